@@ -40,6 +40,7 @@ _BATCHES = 50  # read ahead
 @click.option("--beam-groups", type=click.IntRange(1), help="Groups of diverse beam search; they divide the beam.")
 @click.option("--min-length", type=click.IntRange(0, 4_096), help="Minimum output length in tokens.")
 @click.option("--no-repeat-ngram", type=click.IntRange(0, 100), help="Size of n-grams that may occur only once.")
+@click.option("--copy-penalty", type=options.Number(0), help="Penalty of each token that the source has, in nats.")
 @click.option(
     "--forced-prefix",
     type=options.FILE,
@@ -70,6 +71,7 @@ def translate(
     beam_groups: int | None,
     min_length: int | None,
     no_repeat_ngram: int | None,
+    copy_penalty: float | None,
     forced_prefix: Path | None,
     sample: bool | None,
     temperature: float | None,
@@ -95,6 +97,7 @@ def translate(
         "beam_groups": beam_groups,
         "min_length": min_length,
         "no_repeat_ngram": no_repeat_ngram,
+        "copy_penalty": copy_penalty,
         "sample": sample,
     }
     changes |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}

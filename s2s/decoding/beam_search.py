@@ -32,7 +32,7 @@ from torch import Tensor
 
 from s2s.data.dataset import to_device
 from s2s.data.tokenizers import BOS, EOS, PAD
-from s2s.decoding.constraints import NO_CONSTRAINTS, Constraints, forced_tokens
+from s2s.decoding.constraints import NO_CONSTRAINTS, Constraints, copy_penalties, forced_tokens
 from s2s.models.base import Seq2Seq
 from s2s.nn.layers import Inputs, PaddingMask
 from s2s.nn.precision import autocast_matmul
@@ -61,6 +61,7 @@ class Beam:
         diversity_penalty: Subtracted from the log probability of a continuation for each continuation by the same
             token, or EOS, that an earlier group takes at this step (Vijayakumar et al. 2018). It decides which
             continuations a group takes; scores of hypotheses remain those of the model.
+        copy_penalty: Subtracted from the log probability of each token that occurs in the source.
 
     Example:
         >>> Beam(length_penalty=1.0).penalty(7)
@@ -76,6 +77,7 @@ class Beam:
     constraints: Constraints = NO_CONSTRAINTS
     groups: int = 1
     diversity_penalty: float = 0.5
+    copy_penalty: float = 0.0
 
     def penalty(self, length: int) -> float:
         """Compute the length penalty ((5 + length) / 6)^α (Wu et al. 2016, equation 14).
@@ -96,7 +98,7 @@ class Hypothesis:
     Attributes:
         tokens: Token ids, without BOS and EOS.
         score: Log probability divided by the length penalty.
-        log_probability: Log probability of the tokens and EOS, in nats.
+        log_probability: Log probability of the tokens and EOS, less copy penalties, in nats.
         cut: True if the length limit ended it: another token would have been more likely than EOS.
     """
 
@@ -225,6 +227,8 @@ class _Search:
         memory = model.encoder(source, valid)
         self.context_of_sentence, self.state = model.decoder.start(memory, int(self.limits.max()) + 1)
         self.context_of_hypothesis = self.context_of_sentence
+        # Copy penalty of each next token, (batch, tokens).
+        self.copies = copy_penalties(source, valid, beam.copy_penalty) if beam.copy_penalty else None
         # One row for each sentence until the first step has produced different hypotheses.
         self.width = 1
         self.written = np.empty((len(source), 0), dtype=np.int32)
@@ -259,6 +263,8 @@ class _Search:
         states, self.state = self.model.decoder(self.context_of_hypothesis, self.state, self.newest)
         # Log probability of each next token, (rows, vocabulary).
         scores = self.model.log_probabilities(states[:, 0])
+        if self.copies is not None:
+            scores[:, : self.copies.shape[1]] -= self.copies[self.sentences].repeat_interleave(self.width, dim=0)
         self._constrain(scores, must_end)
         end = scores[:, EOS] + self.log_probability
         # EOS is kept in `end`; PAD and BOS are never written.

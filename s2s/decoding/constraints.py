@@ -1,17 +1,18 @@
-"""Constraints on outputs: minimum length, n-grams that may not repeat, and forced prefixes.
+"""Constraints on outputs: minimum length, n-grams that may not repeat, forced prefixes; and the copy penalty.
 
-They set scores of next tokens to -inf, and change no other score.
+Constraints set scores of next tokens to -inf, and change no other score.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
-from s2s.data.tokenizers import EOS
+from s2s.data.tokenizers import EOS, SPECIAL_TOKENS
 
 _NEVER = float("-inf")
 
@@ -70,6 +71,27 @@ class Constraints:
 
 NO_CONSTRAINTS = Constraints()
 """Everything is allowed."""
+
+
+def copy_penalties(
+    source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"], penalty: float
+) -> Float[Tensor, "batch tokens"]:
+    """Return what the score of each next token loses because it occurs in the source, up to the largest source token.
+
+    Args:
+        source: Token ids; special tokens have no penalty.
+        valid: Padding mask.
+        penalty: Penalty of a copied token, in nats.
+
+    Example:
+        >>> import torch
+        >>> copy_penalties(torch.tensor([[5, 6, 2, 0]]), torch.tensor([[True, True, True, False]]), 0.5).tolist()
+        [[0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.5]]
+    """
+    found = torch.zeros(len(source), int(source.max()) + 1, device=source.device)
+    found.scatter_(1, torch.where(valid, source, 0), penalty)
+    found[:, : len(SPECIAL_TOKENS)] = 0
+    return found
 
 
 def forced_tokens(prefixes: Sequence[Sequence[int]], length: int) -> Int[np.ndarray, " outputs"] | None:

@@ -196,7 +196,8 @@ def beam_from_settings(settings: SearchSettings, nbest: int) -> Beam:
     precision = torch.bfloat16 if settings.precision == "bf16" else torch.float32
     constraints = Constraints(settings.min_length, settings.no_repeat_ngram)
     penalty = settings.diversity_penalty
-    return Beam(settings.beam, nbest, settings.length_penalty, precision, constraints, groups, penalty)
+    copies = settings.copy_penalty if isinstance(settings, DecodingSettings) else 0.0
+    return Beam(settings.beam, nbest, settings.length_penalty, precision, constraints, groups, penalty, copies)
 
 
 def sampling_from_settings(settings: SearchSettings) -> "Sampling | None":
@@ -255,6 +256,9 @@ class TextTranslator(Generator):
         before_step: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(model, target, settings, nbest, before_step)
+        if settings.copy_penalty and source.digest != target.digest:
+            what = "has no meaning, because source and target have vocabularies of their own"
+            raise UserError(what, "decoding.copy_penalty", "leave it out, or train with tokenizer.shared=true")
         self.source = source
         self.settings = settings
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from s2s.data.dataset import to_device
 from s2s.data.tokenizers import BOS, EOS, PAD, UNK
 from s2s.decoding.beam_search import Beam, Hypothesis
-from s2s.decoding.constraints import forced_tokens
+from s2s.decoding.constraints import copy_penalties, forced_tokens
 from s2s.models.base import Seq2Seq
 from s2s.nn.layers import Inputs, PaddingMask
 from s2s.nn.precision import autocast_matmul
@@ -132,6 +132,7 @@ def sample_targets(
     rows = np.arange(len(source))
     written, log_probability = np.empty((len(source), 0), dtype=np.int64), np.zeros(len(source))
     newest = torch.full((len(source), 1), BOS, device=source.device)
+    copies = copy_penalties(source, valid, beam.copy_penalty).cpu() if beam.copy_penalty else None
     with autocast_matmul(beam.precision, source.device):
         context, state = model.decoder.start(model.encoder(source, valid), int(limits.max()) + 1)
         for length in range(int(limits.max()) + 1):
@@ -146,6 +147,8 @@ def sample_targets(
             if tokens is not None:
                 scores[:, tokens:] = float("-inf")
             must_end = limits[rows] == length
+            if copies is not None:
+                scores[:, : copies.shape[1]] -= copies[rows]
             forced = forced_tokens([begins[row] for row in rows.tolist()], length)
             beam.constraints.apply(scores, written, must_end, forced)
             cut = scores.argmax(dim=1).numpy() != EOS

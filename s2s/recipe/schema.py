@@ -355,6 +355,9 @@ class DecodingSettings(SearchSettings):
     """Maximum output length: this times the number of source tokens, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0, le=4_096)] = 10
     """Tokens added to the maximum output length; see `max_ratio`."""
+    copy_penalty: NonNegativeFloat = 0.0
+    """Penalty, in nats, of each output token that occurs in the source, for models that copy source words; needs
+    `tokenizer.shared`."""
     batch: Count = 64
     """Number of sentences decoded in a batch."""
 

@@ -317,6 +317,27 @@ def test_beam_search_with_constraints_is_exhaustive_search_of_what_they_allow(mo
         assert [h.score for h in found[i]] == pytest.approx([score for _, score in expected], abs=1e-5)
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_beam_search_with_a_copy_penalty_is_exhaustive_search_of_penalized_scores(model, sources, groups):
+    source, valid = sources
+    limits, penalty = [3, 2, 3, 1, 0], 0.7
+    beam = Beam(size=300, nbest=12, length_penalty=0.6, copy_penalty=penalty, groups=groups, diversity_penalty=0.0)
+    found, changed = search(model, source, valid, np.array(limits), beam), 0
+    for i, limit in enumerate(limits):
+        copied = set(source[i][valid[i]].tolist()) - {EOS}
+        scored: dict[tuple[int, ...], float] = {}
+        for length in range(limit + 1):
+            space = list(itertools.product(WORDS, repeat=length))
+            for tokens, log in log_probabilities(model, source[i : i + 1], valid[i : i + 1], space).items():
+                count = sum(token in copied for token in tokens)
+                changed += count > 0
+                scored[tokens] = (log - penalty * count) / beam.penalty(length + 1)
+        expected = sorted(scored.items(), key=lambda item: -item[1])[:12]
+        assert [h.tokens for h in found[i]] == [tokens for tokens, _ in expected]
+        assert [h.score for h in found[i]] == pytest.approx([score for _, score in expected], abs=1e-5)
+    assert changed
+
+
 @pytest.mark.parametrize("size", [1, 3])
 def test_beam_search_constraints_hold_in_a_batch_as_alone(model, sources, size):
     prefixes, limits = [[3, 4], [], [5], [4, 4, 4], []], [6, 9, 4, 7, 5]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from s2s.data.tokenizers import BOS, EOS, UNK
+from s2s.data.tokenizers import BOS, EOS, SPECIAL_TOKENS, UNK
 from s2s.decoding.beam_search import Beam
 from s2s.decoding.constraints import Constraints
 from s2s.decoding.sampling import Draws, Sampling, sample_targets
@@ -96,6 +96,17 @@ def test_sampling_target_does_not_depend_on_the_batch(model, sources):
         one = sources[0][i : i + 1, : int(sources[1][i].sum())], sources[1][i : i + 1, : int(sources[1][i].sum())]
         draws = Draws(Sampling(), [np.random.default_rng([0, i])])
         assert sample_targets(model, *one, np.array([limit]), Beam(), draws)[0].tokens == together[i].tokens
+
+
+def test_sampling_with_a_large_copy_penalty_copies_nothing(model, sources):
+    for beam in (Beam(), Beam(copy_penalty=100.0)):
+        copied = [
+            token >= len(SPECIAL_TOKENS) and token in sources[0][row][sources[1][row]]
+            for seed in range(20)
+            for row, each in enumerate(_sample(model, sources, [6, 5, 4, 2, 3], beam=beam, seed=seed))
+            for token in each.tokens
+        ]
+        assert any(copied) == (beam == Beam())
 
 
 def test_sampling_obeys_constraints_and_prefixes(model, sources):

@@ -188,6 +188,14 @@ def test_translator_forced_prefixes_begin_the_translations(parts):
             assert forced == own
 
 
+def test_translator_copy_penalty_needs_a_shared_vocabulary(parts):
+    assert _translator(parts, copy_penalty=1.0).beam.copy_penalty == 1.0
+    model, tokenizer = parts
+    other, _ = train_pair(LINES[:3], LINES[:3], TokenizerSettings(kind="char", size=100))
+    with pytest.raises(UserError, match=r"decoding\.copy_penalty: has no meaning"):
+        TextTranslator(model, tokenizer, other, DecodingSettings(copy_penalty=1.0))
+
+
 def test_translator_forced_prefix_longer_than_a_one_to_one_source_is_refused(parts, monkeypatch):
     translator = _translator(parts)
     monkeypatch.setattr(translator.model.decoder, "is_one_to_one", True)
