@@ -148,10 +148,7 @@ def evaluate(
     overrides += [f"decoding.beam={beam}"] if beam else []
     options.check_overrides(overrides)
     given = {"--beam": beam, "--lowercase": lowercase, "--source": files, "--tokenize": tokenizer}
-    from s2s.run.folder import seed_group
-
-    groups = {str(path): seed_group(path) for path in paths}
-    runs, sizes = _open_groups(groups, overrides, given)
+    runs, sizes = _open_groups(paths, overrides, given)
     from s2s.run.inference import score_together
     from s2s.tasks.base import EvaluationOptions
 
@@ -166,17 +163,18 @@ def evaluate(
 
 
 def _open_groups(
-    groups: Mapping[str, Sequence[Path]], overrides: Sequence[str], given: Mapping[str, object]
+    paths: Sequence[Path], overrides: Sequence[str], given: Mapping[str, object]
 ) -> "tuple[list[RunConfig], dict[str, int] | None]":
     """Open all runs; return them, and the sizes of the groups of seeds if there are any."""
-    from s2s.run.folder import check_groups, open_runs
+    from s2s.run.folder import check_groups, open_runs, seed_group
 
-    runs = open_runs([run for members in groups.values() for run in members], overrides, given)
-    if all(len(members) == 1 for members in groups.values()):
+    groups = [(str(path), seed_group(path)) for path in paths]
+    runs = open_runs([run for _, members in groups for run in members], overrides, given)
+    if all(len(members) == 1 for _, members in groups):
         return runs, None
     in_turn = iter(runs)
-    check_groups({name: list(islice(in_turn, len(members))) for name, members in groups.items()})
-    return runs, {name: len(members) for name, members in groups.items()}
+    check_groups({name: list(islice(in_turn, len(members))) for name, members in groups})
+    return runs, {name: len(members) for name, members in groups}
 
 
 def _tell_about_seeds(runs: "Sequence[RunConfig]") -> None:

@@ -6,6 +6,7 @@ test set, `evaluate`.
 """
 
 import hashlib
+import html
 import json
 import os
 import textwrap
@@ -179,6 +180,10 @@ class Evaluation(ABC):
         """Return the evaluation as text for a terminal; by default, the headline metrics."""
         scores = ", ".join(f"{name} {value:.3f}" for name, value in self.headline_metrics().items())
         return "\n".join([f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {scores}", *self.notes()])
+
+    def _repr_html_(self) -> str:
+        # Jupyter shows this instead of the fields, which contain all sentences.
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     @abstractmethod
     def headline_metrics(self) -> dict[str, float]:

@@ -170,6 +170,7 @@ def test_api_scores_are_those_of_the_command_and_nothing_is_written(small_world)
         found = s2s.load(folder).evaluate(split)
         assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == kept
         assert str(found).splitlines() == _command("evaluate", folder, "--split", split)
+        assert html.unescape(found._repr_html_()) == f"<pre>{found}</pre>"
 
 
 def test_api_several_references_are_scored_together(small_world, tmp_path):

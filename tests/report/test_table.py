@@ -8,7 +8,7 @@ import pytest
 from benchmarks.comparison import _figure, _words
 from s2s.comparison.plans import CLAIMS
 from s2s.comparison.report.claims import claim_lines, claim_rows, command_for
-from s2s.comparison.report.table import describe, escaped, matrix, steadiness, table_as_latex
+from s2s.comparison.report.table import LEGEND, describe, escaped, matrix, steadiness, table_as_latex
 from s2s.comparison.results import Verdict, read_result
 
 
@@ -60,6 +60,8 @@ def test_table_latex_has_all_columns_and_escapes_texts(drawn_folder, models):
     bare = re.sub(r"\\[#$%&_{}]|\$[^$]*\$", "", text.split(r"\caption")[1])
     assert not set("#$%^_~") & set(bare)
     assert r"\textless{}" in escaped("<")
+    # the legend is printed, not a comment
+    assert f"\\par\\smallskip {escaped(LEGEND)}\n\\end{{table}}" in text
     assert "sequential steps $\\downarrow$ & 1 & 1 & 0 & \\textit{failed} \\\\" in text
     # without a verdict, only a model that still learns has a figure
     assert "translation quality $\\uparrow$ & 20.1 & 23.1 & " in text

@@ -226,11 +226,10 @@ def table_as_latex(lines: Sequence[Line], models: Sequence[str], caption: str) -
     return "\n".join(
         [
             r"% \usepackage{booktabs}",
-            f"% {LEGEND}",
             *([f"% not measured yet: {', '.join(missing)}"] if missing else []),
             r"\begin{table}",
             r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
-            rf"\caption{{{escaped(caption)}}}",
+            rf"\caption{{{escaped(caption)}}}\label{{tab:comparison}}",
             rf"\begin{{tabular}}{{l{'r' * len(models)}}}",
             r"\toprule",
             _latex_row(["", *map(escaped, models)]),
@@ -238,6 +237,7 @@ def table_as_latex(lines: Sequence[Line], models: Sequence[str], caption: str) -
             *body[:-1],
             r"\bottomrule",
             r"\end{tabular}",
+            rf"\par\smallskip {escaped(LEGEND)}",
             r"\end{table}",
             "",
         ]
