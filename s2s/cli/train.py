@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--resume", "resuming", is_flag=True, help="Resume the run in the folder RECIPE, or a sweep.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing run of the same name.")
 @click.option("--overfit", is_flag=True, help="Sanity check: overfit 16 training pairs; keep no run.")
+@click.option("--jobs", type=click.IntRange(1, 256), help="Number of runs of a sweep that train at the same time.")
 @click.option("--seeds", type=click.IntRange(2, 100), help="Train with seeds 1 to N, a run each; print mean scores.")
 @options.quiet
 @options.verbose("Print a line for each update, and the time before each line; no progress bar.")
@@ -40,6 +41,7 @@ def train(
     resuming: bool,
     overwrite: bool,
     overfit: bool,
+    jobs: int | None,
     seeds: int | None,
     quiet: bool,
     verbose: bool,
@@ -78,8 +80,10 @@ def train(
         if runs := plan_sweep(recipe_path(path), overrides, seeds, overwrite, resuming):
             if overfit or launch:
                 raise UserError("several runs train one after another", remedy="leave out --overfit and torchrun")
-            _train_sweep(runs, _console(quiet, verbose), overwrite, options.printer(quiet))
+            _train_sweep(runs, jobs or 1, _console(quiet, verbose), overwrite, options.printer(quiet))
             return
+    if jobs is not None:
+        raise UserError("is for several runs", f"--jobs {jobs}", "name several values of a key, or --seeds")
     asked = check_resumable(path, overrides) if resuming else read(recipe_path(path), overrides)
     if launch and not resuming and launch.recorded_run(run_dir(asked)):
         # torchrun restarted the processes. The overrides of the first start are in the run's recipe.
@@ -139,13 +143,20 @@ def _check_seeds(overrides: tuple[str, ...], seeds: int | None, resumes_run: boo
         raise UserError("--seeds is for a recipe, and this is a run", remedy="repeat the first command with --resume")
 
 
-def _train_sweep(runs: "Sequence[SweptRun]", console: "Console", overwrite: bool, tell: Callable[[str], None]) -> None:
+def _train_sweep(
+    runs: "Sequence[SweptRun]", jobs: int, console: "Console", overwrite: bool, tell: Callable[[str], None]
+) -> None:
     """Train the runs of a sweep, and print a table."""
     from s2s.run.listing import format_runs, format_sweep, list_run
-    from s2s.run.sweep import check_all_trained, train_sweep
+    from s2s.run.sweep import check_all_trained, train_in_processes, train_sweep
 
-    tell(f"{counted(len(runs), 'run')}, one after another; if interrupted, repeat the command with --resume")
-    failed = train_sweep(runs, console, overwrite, partial(click.echo, err=True))
+    order = "one after another" if jobs == 1 else f"{jobs} at a time"
+    tell(f"{counted(len(runs), 'run')}, {order}; if interrupted, repeat the command with --resume")
+    print_error = partial(click.echo, err=True)
+    if jobs > 1:
+        failed = train_in_processes(runs, jobs, overwrite, print_error)
+    else:
+        failed = train_sweep(runs, console, overwrite, print_error)
     trained = [(run.values, list_run(run.folder)) for run in runs if (run.folder / "recipe.yaml").exists()]
     is_sweep = any(run.values.keys() != {"seed"} for run in runs)
     click.echo(format_sweep(trained) if is_sweep else format_runs([run for _, run in trained]))

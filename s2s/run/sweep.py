@@ -1,8 +1,12 @@
-"""Sweeps: a run for each combination of values and seeds, trained one after another."""
+"""Sweeps: a run for each combination of values and seeds, trained one after another or in several processes."""
 
 import itertools
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,12 +33,20 @@ class SweptRun:
     Attributes:
         values: Value of each swept key, as on the command line.
         recipe: Recipe of the run.
+        path: File of the recipe.
+        words: Overrides with which this file is the recipe.
         resumed: Overrides with which an existing run is resumed; None for a new run.
     """
 
     values: dict[str, str]
     recipe: TrainRecipe
+    path: Path
+    words: tuple[str, ...]
     resumed: tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        """The values as on the command line."""
+        return " ".join("=".join(each) for each in self.values.items())
 
     @property
     def folder(self) -> Path:
@@ -70,11 +82,14 @@ def plan_sweep(
     for values in itertools.product(*swept) if swept else ():
         words = [*others, *values]
         folder = f"{folders.run_dir(read(path, [*same, *values]))}{''.join(map(_label, values))}"
-        recipe = read(path, [*words, f"run.dir={folder}"])
-        resumed = _check_resumed(Path(folder), words) if resuming and (Path(folder) / folders.RECIPE).exists() else None
+        words.append(f"run.dir={folder}")
+        recipe = read(path, words)
+        resumed = (
+            _check_resumed(Path(folder), words[:-1]) if resuming and (Path(folder) / folders.RECIPE).exists() else None
+        )
         if resumed is None:
             folders.check_free(recipe, overwrite)
-        runs.append(SweptRun(dict(map(_split, values)), recipe, resumed))
+        runs.append(SweptRun(dict(map(_split, values)), recipe, path, tuple(words), resumed))
     if len({run.folder for run in runs}) < len(runs):
         raise UserError("two runs have the same values", "command line", "name each value once")
     return runs
@@ -98,8 +113,7 @@ def train_sweep(runs: Sequence[SweptRun], console: "Console", overwrite: bool, p
     for number, run in enumerate(runs, start=1):
         asked = None if run.resumed is None else folders.check_resumable(run.folder, run.resumed)
         finished = asked is not None and training.is_finished(run.folder, asked)
-        values = " ".join("=".join(each) for each in run.values.items())
-        line = f"run {number} of {len(runs)}: {values}{', finished before' if finished else ''}"
+        line = f"run {number} of {len(runs)}: {run}{', finished before' if finished else ''}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
         setup_process(run.recipe.device)
         try:
@@ -113,6 +127,52 @@ def train_sweep(runs: Sequence[SweptRun], console: "Console", overwrite: bool, p
             print_fn(format_message(str(error)))
             failed.append(run.folder)
     return failed
+
+
+def train_in_processes(runs: Sequence[SweptRun], jobs: int, overwrite: bool, print_fn: "PrintFn") -> list[Path]:
+    """Train the runs in processes of their own; resume unfinished ones and skip finished ones.
+
+    The CPUs are divided among the processes, unless the command sets `device.threads`.
+
+    Args:
+        jobs: Number of runs that are trained at the same time.
+
+    Returns:
+        The folders of the runs that failed.
+    """
+    threads = f"device.threads={max(1, (os.cpu_count() or 1) // jobs)}"
+    failed = list[Path]()
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(_train_in_process, run, overwrite, threads): run for run in runs}
+        try:
+            for number, over in enumerate(as_completed(waiting), start=1):
+                run, error = waiting[over], over.result()
+                print_fn(f"{number} of {len(runs)}: {run}{': failed' if error else ''}")
+                if error:
+                    print_fn(error)
+                    failed.append(run.folder)
+        except KeyboardInterrupt:
+            # The processes have heard the signal, too, and save their checkpoints.
+            pool.shutdown(cancel_futures=True)
+            raise
+    return failed
+
+
+def _train_in_process(run: SweptRun, overwrite: bool, threads: str) -> str:
+    """Return the error message of a training; empty if it succeeded."""
+    from s2s.run import training
+
+    command = [str(run.path), *run.words]
+    if run.resumed is not None:
+        if training.is_finished(run.folder, folders.check_resumable(run.folder, run.resumed)):
+            return ""
+        command = [str(run.folder), "--resume", *run.resumed]
+    command += [] if any(_key(word) == "device.threads" for word in command) else [threads]
+    command += ["--overwrite"] if overwrite else []
+    done = subprocess.run(
+        [sys.executable, "-m", "s2s", "train", *command, "--quiet"], capture_output=True, text=True, check=False
+    )
+    return (done.stderr.strip() or f"exit status {done.returncode}") if done.returncode else ""
 
 
 def check_all_trained(failed: Sequence[Path], count: int) -> None:

@@ -162,6 +162,29 @@ def test_sweep_trains_the_runs_of_each_value_and_resumes_them(tmp_path, monkeypa
         _s2s(*words, "training.warmup=3", "--resume")
 
 
+@pytest.mark.slow
+def test_sweep_in_processes_trains_the_same_runs(tmp_path, monkeypatch):
+    words = ["train", "translate", *shlex.split(SMALL), "training.learning_rate=0.002,0.02"]
+    tables = {}
+    for jobs in ("1", "2"):
+        (tmp_path / jobs).mkdir()
+        monkeypatch.chdir(tmp_path / jobs)
+        tables[jobs] = _s2s(*words, "--quiet", "--jobs", jobs).splitlines()[-3:]
+    assert tables["1"] == tables["2"]
+    for rate in RATES:
+        one, two = (tmp_path / jobs / f"runs/translate-learning_rate{rate}/evaluation-test.json" for jobs in "12")
+        assert json.loads(one.read_text())["weights"] == json.loads(two.read_text())["weights"]
+    # finished runs are skipped, a lost one is trained, and one that fails is named
+    shutil.rmtree(f"runs/translate-learning_rate{RATES[0]}")
+    assert _s2s(*words, "--quiet", "--jobs", "2", "--resume").splitlines()[-3:] == tables["2"]
+    failing = [*words, "training.learning_rate=1e38,0.002", "training.warmup=0", "run.dir=other", "-q", "--jobs", "2"]
+    failing.remove("training.learning_rate=0.002,0.02")
+    done = CliRunner().invoke(commands, failing, standalone_mode=False)
+    assert str(done.exception).startswith("1 of 2 runs failed: other-learning_rate1e38")
+    with pytest.raises(UserError, match="--jobs 2: is for several runs"):
+        _s2s("train", "translate", "--jobs", "2")
+
+
 def test_sweep_goes_on_after_a_run_that_fails(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["train", "translate", *shlex.split(SMALL), "training.learning_rate=1e38,0.002", "training.warmup=0", "-q"]
