@@ -1,6 +1,6 @@
 """Tokenizers of published models (Marian, BERT, Hugging Face `tokenizers`), with the ids of s2s.
 
-`SentencePieces` is Marian's tokenizer, `WordPieces` BERT's, `JsonPieces` that of a `tokenizer.json`. Ids begin with
+`SentencePieces` is Marian's tokenizer, `WordPieces` BERT's, `JsonPieces` that of a Hugging Face file. Ids begin with
 `<pad>`, `<s>`, `</s>` and `<unk>`; then follow the model's own tokens in their order. Text is tokenized exactly as by
 the published tokenizer, so that the model gets the input it was trained on.
 """
@@ -33,7 +33,7 @@ def pack_wordpiece(pieces: list[str], lowercase: bool, strip_accents: bool, spli
 
 
 def pack_json(definition: str) -> bytes:
-    """Serialize a Hugging Face tokenizer (text of a `tokenizer.json`).
+    """Serialize a Hugging Face tokenizer (text of its JSON file).
 
     Raises:
         UserError: The package tokenizers is not installed.
@@ -53,7 +53,7 @@ def _from_json(definition: str) -> Any:
     try:
         import tokenizers
     except ModuleNotFoundError:
-        raise UserError("a tokenizer.json needs the package tokenizers", remedy="pip install tokenizers") from None
+        raise UserError("a tokenizer in JSON needs the package tokenizers", remedy="pip install tokenizers") from None
     try:
         return tokenizers.Tokenizer.from_str(definition)
     except Exception as error:  # the package raises nothing narrower

@@ -402,10 +402,10 @@ def _load_sentencepiece(path: Path, settings: PieceSettings, side: str) -> Token
 
 
 def _load_json(path: Path, settings: PieceSettings, side: str) -> Tokenizer:
-    """Read the `tokenizer.json` of the Hugging Face library `tokenizers`."""
+    """Read the JSON file of a tokenizer of the Hugging Face library `tokenizers`."""
     from s2s.data.published import pack_json
 
-    where, remedy = f"{_section(side)}.model: {path}", "name a tokenizer.json of the Hugging Face library tokenizers"
+    where, remedy = f"{_section(side)}.model: {path}", "name a JSON file of the Hugging Face library tokenizers"
     try:
         packed = pack_json(read_file(path, remedy, LARGE_BYTES).decode("utf-8"))
     except (OSError, ValueError, KeyError) as error:

@@ -254,7 +254,7 @@ def test_fixed_pairs_are_a_slice_of_the_pairs():
         source_lengths = np.arange(10) + 2
         target_lengths = np.arange(10) + 2
 
-        def rows(self, indices):
+        def draw(self, indices, seed):
             return [np.full(i + 1, i) for i in indices], [np.full(i + 1, i) for i in indices]
 
     span = FixedPairs(cast(Any, Rows()), 4, 7)
