@@ -91,9 +91,9 @@ def test_report_table_and_figure_of_one_name_have_two_files(saved, found):
 
 
 def test_report_drawn_again_has_the_same_bytes(drawn_folder, tmp_path):
-    kinds = ("*.html", "*/*.svg", "*/*.csv", "*/*.png")
+    kinds = ("*.html", "*/*.svg", "*/*.csv", "*/*.png", "*/*.pdf")
     once = {path.relative_to(drawn_folder): path.read_bytes() for kind in kinds for path in drawn_folder.glob(kind)}
-    assert len(once) == 1 + 3 * 9 + 1
+    assert len(once) == 1 + 4 * 9 + 1
     shutil.copytree(drawn_folder, tmp_path / "other")
     for path in once:
         (tmp_path / "other" / path).unlink()

@@ -54,6 +54,7 @@ def test_figure_of_odd_data_is_drawn(name, linear):
     drawing = drawn(ODD[name], MODELS, linear)
     # nobody asks for a picture of a linear drawing
     assert drawing.png[:4] == (b"" if linear else b"\x89PNG")
+    assert drawing.pdf[:4] == (b"" if linear else b"%PDF")
     assert drawing.svg.rstrip().endswith("</svg>")
 
 

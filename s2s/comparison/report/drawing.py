@@ -44,6 +44,7 @@ def draw(folder: Path) -> Path:
             drawing = drawn(figure, names)
             write_atomically(place / f"{figure.name}.png", drawing.png)
             write_atomically(place / f"{figure.name}.svg", drawing.svg)
+            write_atomically(place / f"{figure.name}.pdf", drawing.pdf)
             write_atomically(place / csv_name(result, figure), figure_csv(figure))
             linear = [drawn(figure, names, linear=True)] if figure.x.log or figure.y.log else []
             pictures[result.experiment, figure.name] = [drawing, *linear]

@@ -14,6 +14,7 @@ import matplotlib.style
 from markupsafe import Markup
 from matplotlib import figure as canvas
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from s2s.comparison.report.plots import GREY, GRID, INK, PAGE, PALETTE, Plot, draw_heatmaps
@@ -82,6 +83,7 @@ class Drawing:
 
     svg: str
     png: bytes  # empty for linear drawings
+    pdf: bytes  # likewise
     spots: Sequence[Spot] = ()  # one for each visible point and bar
     panels: Sequence[Panel] = ()  # one for each heat-map
     hidden: int = 0  # number of values that a logarithmic axis cannot show
@@ -99,7 +101,7 @@ def drawn(figure: Figure, models: Sequence[str], linear: bool = False) -> Drawin
     Args:
         figure: Its data.
         models: Candidates, whose order gives colours and markers.
-        linear: True to draw logarithmic axes as linear ones, without a PNG file.
+        linear: True to draw logarithmic axes as linear ones, without PNG and PDF files.
     """
     with _look():
         page = canvas.Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
@@ -129,15 +131,16 @@ def _tenths(place: float) -> float:
     return round(float(place), 1)
 
 
-def _files(page: canvas.Figure, linear: bool) -> tuple[str, bytes]:
-    """Text of the SVG file and bytes of the PNG file; `savefig` would repeat the layout."""
-    text, picture = io.StringIO(), io.BytesIO()
+def _files(page: canvas.Figure, linear: bool) -> tuple[str, bytes, bytes]:
+    """Text of the SVG file, bytes of the PNG and PDF files; `savefig` would repeat the layout."""
+    text, picture, document = io.StringIO(), io.BytesIO(), io.BytesIO()
     FigureCanvasSVG(page).print_svg(text, metadata={"Date": None, "Creator": None})
     if not linear:
         dots, page.dpi = page.dpi, _RESOLUTION
         FigureCanvasAgg(page).print_png(picture, metadata={"Software": None})
         page.dpi = dots
-    return text.getvalue(), picture.getvalue()
+        FigureCanvasPdf(page).print_pdf(document, metadata={"CreationDate": None, "Creator": None, "Producer": None})
+    return text.getvalue(), picture.getvalue(), document.getvalue()
 
 
 @contextmanager
