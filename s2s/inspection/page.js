@@ -224,20 +224,25 @@
     const mixed = flat(found.values.map((value, i) => value.map((v) => v * found.weights[i])));
     const order = found.weights.map((_, i) => i).sort((a, b) => found.weights[b] - found.weights[a]);
     const shown = order.slice(0, example.image ? MANY : LONG).sort((a, b) => a - b), size = found.query.length;
-    const heads = ["piece", "its key k", "q·k", `÷ √${size}`, "softmax", "its value v", "weight × v"];
+    // what relative positions or ALiBi add to the scores
+    const root = Math.sqrt(size), divided = found.dots.map((dot) => dot / root);
+    const bias = found.scaled.map((score, i) => score - divided[i]), biased = bias.some((each) => Math.abs(each) > 1e-4);
+    const heads = ["piece", "its key k", "q·k", `÷ √${size}`, ...(biased ? ["+ position bias"] : []), "softmax", "its value v", "weight × v"];
     const cells = (i) => [
       el("td", null, found.pieces[i]), el("td", null, strip(found.keys[i], asked, "k")),
-      el("td", { class: "number" }, number(found.dots[i])), el("td", { class: "number" }, number(found.scaled[i])),
+      el("td", { class: "number" }, number(found.dots[i])), el("td", { class: "number" }, number(divided[i])),
+      ...(biased ? [el("td", { class: "number" }, number(bias[i]))] : []),
       el("td", null, bar(found.weights[i]), number(found.weights[i])), el("td", null, strip(found.values[i], given, "v")),
       el("td", null, strip(found.values[i].map((v) => v * found.weights[i]), mixed, "weight × v")),
     ];
     const rows = shown.map((i) => el("tr", null, ...cells(i)));
-    const query = el("tr", { class: "asks" }, el("td", null, `${found.pieces[found.place]} asks`), el("td", null, strip(found.query, asked, "q")), el("td", { colspan: 5, class: "soft" }, "its query q"));
-    const sum = el("tr", { class: "sum" }, el("td", { colspan: 6 }, "what it reads: the sum of the last column"), el("td", null, strip(found.read, largest(found.read), "read")));
+    const query = el("tr", { class: "asks" }, el("td", null, `${found.pieces[found.place]} asks`), el("td", null, strip(found.query, asked, "q")), el("td", { colspan: heads.length - 2, class: "soft" }, "its query q"));
+    const sum = el("tr", { class: "sum" }, el("td", { colspan: heads.length - 1 }, "what it reads: the sum of the last column"), el("td", null, strip(found.read, largest(found.read), "read")));
     const left = found.pieces.length - shown.length, top = order[0];
     const powers = found.scaled.map(Math.exp), all = powers.reduce((sum, power) => sum + power, 0);
     const said = `For the heaviest, “${found.pieces[top]}”: ${size} products of numbers of q and k add up to `
-      + `${number(found.dots[top])}; divided by √${size} = ${number(Math.sqrt(size), 2)} that is ${number(found.scaled[top])}; `
+      + `${number(found.dots[top])}; divided by √${size} = ${number(root, 2)} that is ${number(divided[top])}; `
+      + (biased ? `with the position bias, ${number(bias[top])}, it is ${number(found.scaled[top])}; ` : "")
       + `e to that is ${number(powers[top])}, and divided by the sum of all, ${number(all)}, it is ${number(found.weights[top])}.`;
     box.append(
       el("h3", null, `${letter(at)}“${found.word}”, layer ${found.layer}, head ${found.head}`),

@@ -27,8 +27,8 @@ data: {corpus: files, train: train.tsv, validation: 40, test: test.tsv}
 tokenizer: {kind: word, size: 100, shared: false}
 batches: {tokens: 400}
 model: {kind: transformer, width: 32, heads: 2, feedforward: 64, encoder_layers: 1, decoder_layers: 1, dropout: 0.0}
-training: {updates: 600, warmup: 30, learning_rate: 0.005, schedule: constant, label_smoothing: 0.0, ema: 0.9}
-validation: {every: 60, metric: loss, sentences: 10}
+training: {updates: 900, warmup: 30, learning_rate: 0.005, schedule: cosine, label_smoothing: 0.0, ema: 0.9}
+validation: {every: 90, metric: loss, sentences: 10}
 decoding: {beam: 3}
 device: {kind: cpu, precision: fp32, threads: 1}
 """
