@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,14 @@ def place(tmp_path, monkeypatch) -> Path:
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     assert len(code.splitlines()) <= 20
     (tmp_path / "letters.py").write_text(code)
-    ((group, point),) = re.findall(r'```toml\n\[project.entry-points."(.*)"\]\n(.*?)\n```', page)
+    (written,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    ((group, points),) = tomllib.loads(written)["project"]["entry-points"].items()
     information = tmp_path / "letters-1.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: letters\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text(f"[{group}]\n{point.replace(chr(34), '')}\n")
+    (information / "entry_points.txt").write_text(
+        "\n".join([f"[{group}]", *(f"{name} = {place}" for name, place in points.items())])
+    )
     for name, text in FILES.items():
         (tmp_path / f"{name}.txt").write_text(text)
     monkeypatch.chdir(tmp_path)
