@@ -57,7 +57,7 @@ def sentence_splitter(language: str) -> Split:
 
     def split(line: str) -> SplitLine:
         sentences, spaces = list[str](), [""]
-        for part in sentencex.segment(language, line):
+        for part in _segments(sentencex, language, line):
             text = part.strip()
             if not text:
                 spaces[-1] += part
@@ -69,3 +69,14 @@ def sentence_splitter(language: str) -> Split:
         return SplitLine(sentences, spaces)
 
     return split
+
+
+def _segments(sentencex: Any, language: str, line: str) -> list[str]:
+    """Return the parts of a line, which is one part if the package fails on it."""
+    try:
+        return sentencex.segment(language, line)
+    except BaseException as error:
+        # Its Rust code panics on some texts with wide spaces, and a panic is no Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        return [line]

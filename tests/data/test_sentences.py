@@ -27,6 +27,19 @@ def test_sentences_end_at_full_stops_but_not_after_abbreviations():
     assert line.join(["1", "2", "3"]) == "  1  2\t3 "
 
 
+def test_line_on_which_the_package_panics_is_one_sentence(monkeypatch):
+    class PanicException(BaseException):
+        pass
+
+    def panic(language, line):
+        raise PanicException
+
+    monkeypatch.setattr("sentencex.segment", panic)
+    line = sentence_splitter("en")(" A dog. A cat. ")
+    assert line.sentences == ["A dog. A cat."]
+    assert line.join(line.sentences) == " A dog. A cat. "
+
+
 def test_splitting_sentences_without_its_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencex", None)
     with pytest.raises(UserError, match=r"needs the package sentencex\n.*pip install -e '.\[sentences\]'"):
