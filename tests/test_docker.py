@@ -76,7 +76,7 @@ def _expected(run: Path) -> str:
     )
 
 
-def test_dockerfile_installs_serves_and_checks_as_its_steps_say():
+def test_dockerfile_steps_install_serve_and_check():
     words = [word for word, _ in _instructions()]
     assert words.index("COPY") < words.index("RUN") < words.index("USER") < words.index("ENTRYPOINT")
     assert [rest.split()[0] for word, rest in _instructions() if word == "RUN"] == ["pip", "useradd"]

@@ -8,7 +8,7 @@ import click
 
 from s2s.cli import options
 from s2s.cli.lines import BadLines, announce_waiting, check_output, chunks, write_all
-from s2s.data.sentences import Split, keep_whole, sentence_splitter
+from s2s.data.sentences import Split, sentence_splitter, unsplit
 from s2s.errors import UserError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def translate(
         if task.answers is not None:
             given = changes | ({"forced_prefix": forced_prefix} if forced_prefix else {})
             check_chosen(task.answers, nbest, [f"--{key.replace('_', '-')} {value}" for key, value in given.items()])
-    split = _splitter(translator.recipe, nbest, forced_prefix) if split_sentences else keep_whole
+    split = _splitter(translator.recipe, nbest, forced_prefix) if split_sentences else unsplit
     begins = None
     if forced_prefix is not None:
         from s2s.data.text_files import check_there, lines

@@ -36,7 +36,7 @@ Split = Callable[[str], SplitLine]
 """A function that splits a line."""
 
 
-def keep_whole(line: str) -> SplitLine:
+def unsplit(line: str) -> SplitLine:
     """Return a line as one sentence."""
     return SplitLine([line], ["", ""])
 

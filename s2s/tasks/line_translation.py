@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from s2s.data.pairs import with_prefix
-from s2s.data.sentences import Split, keep_whole
+from s2s.data.sentences import Split, unsplit
 from s2s.decoding.generate import MAX_SOURCE_LENGTH, TextTranslator, Translation, length_limited, one_line
 from s2s.errors import Refuse, UserError, counted
 from s2s.recipe.wording import cut
@@ -78,7 +78,7 @@ def translate_lines(
     prefix: str,
     refuse: Refuse,
     forced: Iterator[str] | None = None,
-    split: Split = keep_whole,
+    split: Split = unsplit,
 ) -> Iterator[str]:
     """Translate lines, with warnings about unusual lines.
 

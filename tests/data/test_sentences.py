@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from s2s.data.sentences import keep_whole, sentence_splitter
+from s2s.data.sentences import sentence_splitter, unsplit
 from s2s.errors import UserError
 
 TEXT = st.lists(st.sampled_from([*"aB .?!\t\n\u00a0\u3000。", "Dr. ", "z. B. "]), max_size=40).map("".join)
@@ -18,7 +18,7 @@ def test_splitting_and_joining_sentences_gives_the_text_back(text, language):
     assert line.join(line.sentences) == text
     assert all(sentence and sentence == sentence.strip() for sentence in line.sentences)
     assert all(not space.strip() for space in line.spaces)
-    assert keep_whole(text).join([text]) == text
+    assert unsplit(text).join([text]) == text
 
 
 def test_sentences_end_at_full_stops_but_not_after_abbreviations():
