@@ -63,7 +63,10 @@ def serve(
 
     found = [open_ensemble(run, tasks=["translation", "text-to-text", "classification"]) for run in runs]
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
-        raise UserError(f"the server needs {', '.join(missing)}", remedy="in the repository: pip install -e '.[serve]'")
+        raise UserError(
+            f"the server needs {', '.join(missing)}",
+            remedy="in the repository: pip install -c constraints.txt -e '.[serve]'",
+        )
     from s2s.serving.guard import Hosts
     from s2s.serving.listening import bind_socket, names_of, serve
     from s2s.serving.messages import Limits

@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 @click.option("--overfit", is_flag=True, help="Sanity check: overfit 16 training pairs; keep no run.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Number of runs of a sweep that train at the same time.")
 @click.option("--seeds", type=click.IntRange(2, 100), help="Train with seeds 1 to N, a run each; print mean scores.")
+@click.option(
+    "--precision-of",
+    metavar="RUN",
+    type=options.FILE,
+    help="With device.precision=auto: use the precision of RUN instead of measuring; all runs of a sweep do so.",
+)
 @options.quiet
 @options.verbose("Print a line for each update, and the time before each line; no progress bar.")
 def train(
@@ -43,6 +49,7 @@ def train(
     overfit: bool,
     jobs: int | None,
     seeds: int | None,
+    precision_of: Path | None,
     quiet: bool,
     verbose: bool,
 ) -> None:
@@ -72,6 +79,8 @@ def train(
     from s2s.run.tasks import read
 
     _check_options(launch is not None, resuming, overwrite, overfit, quiet and verbose)
+    if precision_of and (resuming or overfit):
+        raise UserError("is for new runs", f"--precision-of {precision_of}", "leave it out")
     path = recipe
     if seeds or (any("," in word for word in overrides) and not (resuming and path.is_dir())):
         from s2s.run.sweep import plan_sweep
@@ -80,7 +89,7 @@ def train(
         if runs := plan_sweep(recipe_path(path), overrides, seeds, overwrite, resuming):
             if overfit or launch:
                 raise UserError("several runs train one after another", remedy="leave out --overfit and torchrun")
-            _train_sweep(runs, jobs or 1, _console(quiet, verbose), overwrite, options.printer(quiet))
+            _train_sweep(runs, jobs or 1, _console(quiet, verbose), overwrite, precision_of, options.printer(quiet))
             return
     if jobs is not None:
         raise UserError("is for several runs", f"--jobs {jobs}", "name several values of a key, or --seeds")
@@ -99,6 +108,7 @@ def train(
     tell(f"resuming {path}: loading …" if resuming else f"{asked.name}: loading …")
     sys.stdout.flush()
     from s2s.run import training
+    from s2s.run.manifest import training_precision
     from s2s.training.device import setup_process
     from s2s.training.distributed import init_distributed
 
@@ -108,11 +118,12 @@ def train(
         training.overfit(asked, click.echo)
         return
     console = _console(quiet, verbose)
+    precision = training_precision(precision_of) if precision_of else None
     with init_distributed(launch) as distributed:
         if resuming:
             folder = training.resume(path, console, overrides, asked, distributed)
         else:
-            folder = training.train(asked, console, overwrite, distributed=distributed)
+            folder = training.train(asked, console, overwrite, distributed=distributed, precision=precision)
     tell(f"curves:     tensorboard --logdir {quote_path(folder.parent)}")
 
 
@@ -144,7 +155,12 @@ def _check_seeds(overrides: tuple[str, ...], seeds: int | None, resumes_run: boo
 
 
 def _train_sweep(
-    runs: "Sequence[SweptRun]", jobs: int, console: "Console", overwrite: bool, tell: Callable[[str], None]
+    runs: "Sequence[SweptRun]",
+    jobs: int,
+    console: "Console",
+    overwrite: bool,
+    precision_of: Path | None,
+    tell: Callable[[str], None],
 ) -> None:
     """Train the runs of a sweep, and print a table."""
     from s2s.run.listing import format_runs, format_sweep, list_run
@@ -154,9 +170,9 @@ def _train_sweep(
     tell(f"{counted(len(runs), 'run')}, {order}; if interrupted, repeat the command with --resume")
     print_error = partial(click.echo, err=True)
     if jobs > 1:
-        failed = train_in_processes(runs, jobs, overwrite, print_error)
+        failed = train_in_processes(runs, jobs, overwrite, precision_of, print_error)
     else:
-        failed = train_sweep(runs, console, overwrite, print_error)
+        failed = train_sweep(runs, console, overwrite, precision_of, print_error)
     trained = [(run.values, list_run(run.folder)) for run in runs if (run.folder / "recipe.yaml").exists()]
     is_sweep = any(run.values.keys() != {"seed"} for run in runs)
     click.echo(format_sweep(trained) if is_sweep else format_runs([run for _, run in trained]))

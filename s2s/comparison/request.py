@@ -162,7 +162,9 @@ def check_resumes(asked: Order) -> None:
 def check_cluster(address: str | None) -> None:
     """Refuse the address of a cluster if Ray is not installed."""
     if address and find_spec("ray") is None:
-        raise UserError("a cluster needs Ray", "--cluster", "in the repository: pip install -e '.[cluster]'")
+        raise UserError(
+            "a cluster needs Ray", "--cluster", "in the repository: pip install -c constraints.txt -e '.[cluster]'"
+        )
 
 
 def _is_candidate(word: str) -> bool:

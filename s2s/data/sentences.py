@@ -51,7 +51,7 @@ def sentence_splitter(language: str) -> Split:
         UserError: The package is not installed.
     """
     if find_spec("sentencex") is None:
-        remedy = "in the repository: pip install -e '.[sentences]'"
+        remedy = "in the repository: pip install -c constraints.txt -e '.[sentences]'"
         raise UserError("splitting sentences needs the package sentencex", remedy=remedy)
     sentencex: Any = import_module("sentencex")
 

@@ -28,7 +28,9 @@ def check_installed(*packages: str) -> None:
     """Refuse to continue if a package for exporting is missing."""
     for package in packages:
         if find_spec(package) is None:
-            raise UserError(f"{package} is not installed", remedy="in the repository: pip install -e '.[export]'")
+            raise UserError(
+                f"{package} is not installed", remedy="in the repository: pip install -c constraints.txt -e '.[export]'"
+            )
 
 
 def _ctranslate2(recipe: TrainRecipe) -> str | None:

@@ -20,6 +20,8 @@ _SCORES = "evaluation-test.json"
 _SEED = re.compile(r"-seed\d+$")
 _IN_OTHER_COLUMNS = ("name", "description", "task", "run", "seeds")
 
+_INTERVAL = "95 % interval, Student's t"
+
 
 @dataclass(frozen=True)
 class ListedRun:
@@ -146,7 +148,8 @@ def format_sweep(runs: Sequence[tuple[Mapping[str, str], ListedRun]]) -> str:
         lines.append((rank, (*values, str(len(group)), *cells)))
     ordered = [cells for _, cells in sorted(lines, key=lambda line: line[0], reverse=True)]
     table = _aligned([(*keys, "seeds", "validation", "test scores"), *ordered])
-    return table if len(runs) == len(groups) else f"{table}\nmeans over seeds, with 95 % intervals (Student's t)"
+    smallest = min(map(len, groups.values()), default=1)
+    return table if len(runs) == len(groups) else f"{table}\nmeans over seeds ({_INTERVAL}{_hint(smallest)})"
 
 
 def format_runs(runs: Sequence[ListedRun]) -> str:
@@ -157,6 +160,11 @@ def format_runs(runs: Sequence[ListedRun]) -> str:
         scores = (" · ".join(f"{name} {v:.2f}" for name, v in each.items()) for each in (run.validation, run.scores))
         lines.append((*described, *(each or "–" for each in scores)))
     return "\n".join([_aligned(lines), *_means(runs)])
+
+
+def _hint(seeds: int) -> str:
+    # Student's t with one degree of freedom: 12.7 standard errors on each side, of half the difference each.
+    return "; of two seeds it is 13 times as wide as their difference: train more" if seeds == 2 else ""
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
@@ -178,6 +186,6 @@ def _means(runs: Sequence[ListedRun]) -> list[str]:
         found = {name: mean([run.scores[name] for run in group.values()]) for name in next(iter(group.values())).scores}
         first = next(iter(group.values()))
         name, kind = _SEED.sub("", str(first.path)), first.recipe.model.kind
-        lines.append(f"mean of {len(group)} seeds (95 % interval, Student's t), {name}, {kind}:")
+        lines.append(f"mean of {len(group)} seeds ({_INTERVAL}{_hint(len(group))}), {name}, {kind}:")
         lines += [f"  {name:10} {each.value:.2f} ({each.low:.2f} to {each.high:.2f})" for name, each in found.items()]
     return ["", *lines] if lines else []

@@ -24,7 +24,7 @@ from s2s.models.base import count_parameters
 from s2s.recipe.schema import TrainRecipe
 from s2s.run.folder import MANIFEST
 from s2s.training.checkpoint import Checkpoints
-from s2s.training.device import DeviceContext
+from s2s.training.device import DeviceContext, parse_precision
 
 if TYPE_CHECKING:
     from s2s.training.precision import PrecisionBenchmark
@@ -149,6 +149,18 @@ def training_device(folder: Path) -> str:
     starts = read(folder / MANIFEST)
     start = -1 if (folder / EXPORTED).exists() else 0
     return str(starts[start]["device"]) if starts else ""
+
+
+def training_precision(folder: Path) -> torch.dtype:
+    """Return the precision of a run's last training.
+
+    Raises:
+        UserError: The folder is not a run that was trained here.
+    """
+    precision = parse_precision(training_device(folder))
+    if precision is None:
+        raise UserError("has no training whose precision is known", str(folder), "name the folder of a run")
+    return precision
 
 
 def processor_name() -> str:

@@ -5,10 +5,12 @@ import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from s2s.errors import UserError, counted, format_message
@@ -95,10 +97,15 @@ def plan_sweep(
     return runs
 
 
-def train_sweep(runs: Sequence[SweptRun], console: "Console", overwrite: bool, print_fn: "PrintFn") -> list[Path]:
+def train_sweep(
+    runs: Sequence[SweptRun], console: "Console", overwrite: bool, precision_of: Path | None, print_fn: "PrintFn"
+) -> list[Path]:
     """Train the runs one after another; resume unfinished ones and skip finished ones.
 
     A run that fails, such as one whose loss becomes infinite, is reported, and the next one begins.
+
+    Args:
+        precision_of: Run whose precision the runs use (`device.precision: auto`); None: the first one measures it.
 
     Returns:
         The folders of the runs that failed.
@@ -107,9 +114,10 @@ def train_sweep(runs: Sequence[SweptRun], console: "Console", overwrite: bool, p
         UserError: The first run failed before it had a folder, as all would do.
     """
     from s2s.run import training
+    from s2s.run.manifest import training_precision
     from s2s.training.device import setup_process
 
-    failed = list[Path]()
+    failed, precisions = list[Path](), _SharedPrecision(runs, precision_of)
     for number, run in enumerate(runs, start=1):
         asked = None if run.resumed is None else folders.check_resumable(run.folder, run.resumed)
         finished = asked is not None and training.is_finished(run.folder, asked)
@@ -118,7 +126,9 @@ def train_sweep(runs: Sequence[SweptRun], console: "Console", overwrite: bool, p
         setup_process(run.recipe.device)
         try:
             if asked is None:
-                training.train(run.recipe, console, overwrite)
+                known = precisions.known()
+                precisions.start(run)
+                training.train(run.recipe, console, overwrite, precision=training_precision(known) if known else None)
             elif not finished:
                 training.resume(run.folder, console, run.resumed or (), asked)
         except UserError as error:
@@ -129,21 +139,24 @@ def train_sweep(runs: Sequence[SweptRun], console: "Console", overwrite: bool, p
     return failed
 
 
-def train_in_processes(runs: Sequence[SweptRun], jobs: int, overwrite: bool, print_fn: "PrintFn") -> list[Path]:
+def train_in_processes(
+    runs: Sequence[SweptRun], jobs: int, overwrite: bool, precision_of: Path | None, print_fn: "PrintFn"
+) -> list[Path]:
     """Train the runs in processes of their own; resume unfinished ones and skip finished ones.
 
     The CPUs are divided among the processes, unless the command sets `device.threads`.
 
     Args:
         jobs: Number of runs that are trained at the same time.
+        precision_of: Run whose precision the runs use (`device.precision: auto`); None: the first one measures it.
 
     Returns:
         The folders of the runs that failed.
     """
     threads = f"device.threads={max(1, (os.cpu_count() or 1) // jobs)}"
-    failed = list[Path]()
+    failed, precisions = list[Path](), _SharedPrecision(runs, precision_of)
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(_train_in_process, run, overwrite, threads): run for run in runs}
+        waiting = {pool.submit(_train_in_process, run, overwrite, threads, precisions): run for run in runs}
         try:
             for number, over in enumerate(as_completed(waiting), start=1):
                 run, error = waiting[over], over.result()
@@ -158,7 +171,31 @@ def train_in_processes(runs: Sequence[SweptRun], jobs: int, overwrite: bool, pri
     return failed
 
 
-def _train_in_process(run: SweptRun, overwrite: bool, threads: str) -> str:
+class _SharedPrecision:
+    """Precision of all runs of a sweep with `device.precision: auto`: the first run that trains measures it.
+
+    Measured for each run, it could differ between seeds when the two precisions are about as fast.
+
+    Args:
+        precision_of: Run whose precision is used; None: it is measured.
+    """
+
+    def __init__(self, runs: Sequence[SweptRun], precision_of: Path | None) -> None:
+        self.measuring = Lock()
+        self._trained = [precision_of] if precision_of else [run.folder for run in runs if run.resumed is not None]
+
+    def start(self, run: SweptRun) -> None:
+        """Let a run that is about to train be one of those whose precision counts."""
+        self._trained.append(run.folder)
+
+    def known(self) -> Path | None:
+        """Return a run whose precision is known; None if none has been measured."""
+        from s2s.run.manifest import training_device
+
+        return next((folder for folder in self._trained if training_device(folder)), None)
+
+
+def _train_in_process(run: SweptRun, overwrite: bool, threads: str, precisions: _SharedPrecision) -> str:
     """Return the error message of a training; empty if it succeeded."""
     from s2s.run import training
 
@@ -169,10 +206,29 @@ def _train_in_process(run: SweptRun, overwrite: bool, threads: str) -> str:
         command = [str(run.folder), "--resume", *run.resumed]
     command += [] if any(_key(word) == "device.threads" for word in command) else [threads]
     command += ["--overwrite"] if overwrite else []
-    done = subprocess.run(
-        [sys.executable, "-m", "s2s", "train", *command, "--quiet"], capture_output=True, text=True, check=False
-    )
-    return (done.stderr.strip() or f"exit status {done.returncode}") if done.returncode else ""
+    with precisions.measuring:
+        if run.resumed is None and (known := precisions.known()):
+            command += ["--precision-of", str(known)]
+        replaced = _manifest_time(run.folder)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "s2s", "train", *command, "--quiet"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        # Until the first run has measured the precision, no other one starts.
+        while run.recipe.device.precision == "auto" and not precisions.known() and process.poll() is None:
+            time.sleep(0.2)
+            if _manifest_time(run.folder) != replaced:
+                precisions.start(run)
+    error = process.communicate()[1].strip()
+    return (error or f"exit status {process.returncode}") if process.returncode else ""
+
+
+def _manifest_time(folder: Path) -> int:
+    """Return the time of a run's manifest, which is written after the precision is measured; 0 without one."""
+    manifest = folder / folders.MANIFEST
+    return manifest.stat().st_mtime_ns if manifest.exists() else 0
 
 
 def check_all_trained(failed: Sequence[Path], count: int) -> None:

@@ -59,9 +59,11 @@ def train(
     overwrite: bool = False,
     data: PreparedData | None = None,
     distributed: Distributed = SINGLE_PROCESS,
+    precision: torch.dtype | None = None,
 ) -> Path:
     """Train a new run to its end; see `run_training`."""
-    return _run_to_end(run_training(recipe, console, overwrite, data, distributed=distributed))
+    steps = run_training(recipe, console, overwrite, data, distributed=distributed, precision=precision)
+    return _run_to_end(steps)
 
 
 def resume(
@@ -116,6 +118,7 @@ def run_training(
     folder: Path | None = None,
     overrides: Sequence[str] = (),
     distributed: Distributed = SINGLE_PROCESS,
+    precision: torch.dtype | None = None,
 ) -> Generator[StepResult, None, Path]:
     """Run a training from the recipe to the scores on the test set.
 
@@ -128,6 +131,7 @@ def run_training(
         folder: Folder of a run to resume; None for a new run.
         overrides: Overrides of this start of a resumed run.
         distributed: Process group of data-parallel training.
+        precision: Precision of a new run with `device.precision=auto`; None: the faster one is measured.
 
     Yields:
         Result of each optimizer step, after it is logged.
@@ -182,7 +186,7 @@ def run_training(
         command = launch.command(again) if launch else ["s2s", *again]
         stack.enter_context(print_resume_hint_on_exit(folder, command, lambda: _status(trainer, checkpoints)))
         _remove_unfinished(checkpoints)
-        measured = _select_precision(train_context, folder, print_fn)
+        measured = _select_precision(train_context, folder, precision, print_fn)
         _write_manifest(task, train_context, checkpoints, measured)
         _log_summary(task, train_context, initialization, folder, print_fn)
         progress = _restore(trainer, checkpoints, print_fn)
@@ -343,10 +347,15 @@ def _remove_unfinished(checkpoints: Checkpoints) -> None:
     remove_unfinished(checkpoints.folder, alone=True)
 
 
-def _select_precision(train_context: AnyContext, folder: Path, print_fn: PrintFn) -> "PrecisionBenchmark | None":
+def _select_precision(
+    train_context: AnyContext, folder: Path, chosen: torch.dtype | None, print_fn: PrintFn
+) -> "PrecisionBenchmark | None":
     """Select the faster precision for a new run; a resumed run keeps its precision, so that all bits are equal."""
     trainer, recipe = train_context.trainer, train_context.recipe
     device_context, before = trainer.device_context, parse_precision(manifest.training_device(folder))
+    if before is None and chosen is not None and device_context.autoselect_precision:
+        print_fn(f"precision: {PRECISION_NAMES[chosen]}, as in another run")
+        before = chosen
     if before is not None and device_context.autoselect_precision:
         trainer.device_context = replace(device_context, precision=before, autoselect_precision=False)
     elif before is not None and before != device_context.precision:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 import s2s
@@ -15,7 +16,9 @@ from s2s.cli.main import commands
 from s2s.errors import UserError
 from s2s.evaluation.inference import mean
 from s2s.recipe.reading import recipe_path, split_sweep
+from s2s.run.manifest import training_precision
 from s2s.run.tasks import read, schemas
+from s2s.training.device import PRECISION_NAMES
 
 SMALL = (
     "data.train=300 data.validation=8 data.test=8 tokenizer.size=450 model.width=16 model.heads=2 model.feedforward=16 "
@@ -183,6 +186,46 @@ def test_sweep_in_processes_trains_the_same_runs(tmp_path, monkeypatch):
     assert str(done.exception).startswith("1 of 2 runs failed: other-learning_rate1e38")
     with pytest.raises(UserError, match="--jobs 2: is for several runs"):
         _s2s("train", "translate", "--jobs", "2")
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_runs_of_a_sweep_have_one_precision_whatever_each_would_measure(jobs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [word for word in shlex.split(SMALL) if not word.startswith("device.precision")]
+    trained = ["train", "translate", *words, "--quiet"]
+    for number, precision in enumerate(("bf16", "fp32")):
+        _s2s(*trained, f"device.precision={precision}", f"run.dir={precision}")
+        _s2s(*trained, "--seeds", "2", "--jobs", jobs, f"run.dir=of{number}", "--precision-of", precision)
+        _s2s(*trained, f"run.dir=alone{number}", "--precision-of", precision)
+        folders = [Path(f"of{number}-seed1"), Path(f"of{number}-seed2"), Path(f"alone{number}")]
+        assert {PRECISION_NAMES[training_precision(folder)] for folder in folders} == {precision}
+        weights = [json.loads((place / "evaluation-test.json").read_text())["weights"] for place in folders]
+        # the recipe has seed 1 and says `auto`, so that runs of both ways count as the same but for their seeds
+        assert weights[0] == weights[2] == json.loads(Path(precision, "evaluation-test.json").read_text())["weights"]
+        assert "precision: auto" in (folders[0] / "recipe.yaml").read_text()
+    # without a named run, the first one decides, also if the sweep is interrupted
+    monkeypatch.setattr("s2s.training.precision.PrecisionBenchmark.faster", property(lambda self: next(measured)))
+    measured = iter([torch.bfloat16, torch.float32, torch.float32])
+    _s2s(*trained, "--seeds", "2", "run.dir=first")
+    shutil.rmtree("first-seed1")
+    _s2s(*trained, "--seeds", "2", "run.dir=first", "--resume", "--jobs", jobs)
+    assert {training_precision(Path(f"first-seed{seed}")) for seed in (1, 2)} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["translate", "--precision-of", "."],
+            r"\.: has no training whose precision is known",
+        ),
+        (["translate", "--overfit", "--precision-of", "x"], "--precision-of x: is for new runs"),
+    ],
+)
+def test_precision_of_refuses_what_is_no_run(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        _s2s("train", *words)
 
 
 def test_sweep_goes_on_after_a_run_that_fails(tmp_path, monkeypatch):

@@ -317,7 +317,7 @@ def test_serve_refuses_unusable_runs_before_loading(small_runs, monkeypatch):
         port = taken.getsockname()[1]
         assert f"127.0.0.1:{port}: cannot be had" in _told(small_runs / "t", "--port", port)
     monkeypatch.setattr("s2s.cli.serve.find_spec", lambda name: None if name == "fastapi" else True)
-    remedy = "  → in the repository: pip install -e '.[serve]'"
+    remedy = "  → in the repository: pip install -c constraints.txt -e '.[serve]'"
     assert _told(small_runs / "t").splitlines() == ["the server needs fastapi", remedy]
 
 
