@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from s2s.api import Comparison, compare, load, read_recipe, runs, score, train
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = ["Comparison", "compare", "load", "read_recipe", "runs", "score", "train"]
 
 

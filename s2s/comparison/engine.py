@@ -225,9 +225,13 @@ def _questions(summary: Summary) -> list[Experiment]:
 
 def _needs_tuning(comparison: Comparison, summary: Summary) -> bool:
     """Return True if any trial depends on a learning rate, or on a depth that the command leaves open."""
-    levels = {question.tuning_level for question in _questions(summary)}
     open_depth = any(candidate.depths for candidate in comparison.candidates)
-    return summary.match == "time" or "rate" in levels or ("depth" in levels and open_depth)
+    return _needs_rates(summary) or (open_depth and any(each.tuning_level == "depth" for each in _questions(summary)))
+
+
+def _needs_rates(summary: Summary) -> bool:
+    """Return True if any trial depends on a learning rate."""
+    return summary.match == "time" or any(question.tuning_level == "rate" for question in _questions(summary))
 
 
 def _cost(question: Experiment, comparison: Comparison, trials: Sequence[Trial], processes: int) -> Cost:
@@ -264,6 +268,10 @@ def _describe_costs(comparison: Comparison, summary: Summary, processes: int) ->
     kept = {question.depends_on for question in EXPERIMENTS.values()} - {""}
     keeps = any({question.name, question.depends_on} & kept for question in _questions(summary))
     lines = [format_costs(costs, disk_bytes(comparison) if keeps else 0, processes)]
+    open_depths = {candidate.name: candidate for candidate in comparison.candidates if candidate.depths}
+    if trials and not _needs_rates(summary):
+        layers = " ".join(f"{name}.encoder_layers={candidate.depths[0]}" for name, candidate in open_depths.items())
+        lines.append(f"tuning chooses numbers of layers; it is left out if they are set: {layers}")
     plan = plan_of(summary.task, summary.profile)
     if beyond := plan.beyond(summary.experiments):
         lines.append(f"too short for {', '.join(beyond)}: {plan.why}; --profile {settling(beyond)} settles it")

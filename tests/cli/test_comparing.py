@@ -1,4 +1,4 @@
-"""Arguments of `s2s compare`, before anything heavy is imported."""
+"""Arguments of `s2s compare`."""
 
 import re
 import shlex
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from s2s.comparison import engine
 from s2s.comparison.candidate_names import file_name, kind_of
 from s2s.comparison.plans import PLANS, TABLES, experiments_of, plan_of
 from s2s.comparison.request import Order, check_resumes, extended, order
@@ -37,6 +38,18 @@ def test_compare_words_with_an_equals_sign_change_the_task_or_one_model():
     # in the order of the table, whatever the order of the command
     assert planned.summary.experiments == ["parallelism", "memory"]
     assert planned.summary.command.endswith("--seeds 1 --experiment memory --experiment parallelism")
+
+
+def test_compare_costs_name_settings_that_leave_out_the_tuning_of_depths(tmp_path):
+    def costs(*words, experiment="memory"):
+        planned = order(_order("rnn", "transformer", *words, experiments=(experiment,)))
+        return engine.describe_costs(tmp_path / "costs", planned.summary, planned.base)
+
+    *_, hint = costs().splitlines()
+    assert hint.startswith("tuning chooses numbers of layers; it is left out if they are set: rnn.encoder_layers=2 ")
+    assert costs(*hint.rpartition(": ")[2].split()).startswith("memory: 2 measurements")
+    # gradients need learning rates
+    assert "left out" not in costs(experiment="gradients")
 
 
 ROPE = "transformer:encoder_positions=rope,decoder_positions=rope"
