@@ -161,9 +161,15 @@ class LabelledExamples(Examples[LabelledBatch]):
     examples_per_step: int | None = None
     # number of examples of which only the beginning is read; None if examples are read whole
     truncated: int | None = None
+    balanced: bool = False  # each epoch has equally many examples of each class (`epoch_rows`)
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def epoch_rows(self, seed: int, epoch: int) -> Int[np.ndarray, " examples"]:
+        """Return the corpus row of each example of an epoch, shape `(examples,)`: all rows, unless balanced."""
+        generator = np.random.default_rng([seed % 2**64, epoch, 1])
+        return balanced_rows(self.labels, generator) if self.balanced else np.arange(len(self))
 
     @property
     def is_truncated(self) -> Bool[np.ndarray, " examples"]:
@@ -194,6 +200,33 @@ class LabelledExamples(Examples[LabelledBatch]):
         tokens, labels = int(valid.sum()), torch.from_numpy(self.labels[rows].astype(np.int64))
         indices = torch.from_numpy(np.array(rows, dtype=np.int64))
         return LabelledBatch(indices, len(rows), tokens, tokens / valid.numel(), source, valid, labels)
+
+
+def balanced_rows(labels: Int[np.ndarray, " examples"], generator: np.random.Generator) -> Int[np.ndarray, " examples"]:
+    """Draw as many rows as there are, equally many of each class (oversampling and undersampling).
+
+    A class with too few examples is repeated as a whole, and the rest of its share is drawn without replacement; of a
+    class with too many, a share is drawn without replacement.
+
+    Args:
+        labels: Class number of each example.
+
+    Returns:
+        The rows, ascending. Classes that have no examples have no share.
+
+    Example:
+        >>> labels = np.array([0, 0, 0, 0, 0, 0, 1, 1])
+        >>> labels[balanced_rows(labels, np.random.default_rng(1))].tolist()
+        [0, 0, 0, 0, 1, 1, 1, 1]
+    """
+    present = np.unique(labels)
+    share, rest = divmod(len(labels), max(1, len(present)))
+    chosen = [np.empty(0, dtype=np.int64)]
+    for number, label in enumerate(present):
+        rows = np.flatnonzero(labels == label)
+        times, more = divmod(share + (number < rest), len(rows))
+        chosen += [np.tile(rows, times), generator.permutation(rows)[:more]]
+    return np.sort(np.concatenate(chosen))
 
 
 def is_asynchronous(device: torch.device) -> bool:

@@ -1,9 +1,9 @@
 """Recipe sections for classification tasks."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Generic, Literal
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from s2s.errors import UserError
 from s2s.recipe import schema
@@ -53,9 +53,18 @@ class LabelledTraining(schema.OptimizationSettings):
     `balanced` is the number of examples, divided by the number of classes and by that of the class's examples; or
     weights by name, 1 for classes that are not named. Null: all 1. A run's recipe has the numbers.
     """
+    balanced_sampling: bool = False
+    """Class-balanced sampling: each epoch has equally many examples of each class. Rare classes are repeated
+    (oversampling); of frequent ones, another part is drawn in each epoch."""
     focal_gamma: Annotated[float, Field(ge=0, le=10)] = 0.0
     """Exponent γ of the focal loss (Lin et al. 2017), which multiplies the loss of an example by (1 − p)^γ, where p is
     the probability of its class; 0: cross-entropy."""
+
+    @model_validator(mode="after")
+    def _balanced_once(self) -> Self:
+        if self.balanced_sampling and self.class_weights == "balanced":
+            raise ValueError("balanced_sampling and class_weights: balanced do the same; leave one of them out")
+        return self
 
 
 class LabelledRecipe(schema.TrainRecipe[schema.Model], Generic[schema.Model]):

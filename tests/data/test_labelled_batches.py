@@ -30,6 +30,24 @@ def _texts(count: int = 300, **changes) -> LabelledTexts:
     return LabelledTexts(_lists(rows), generator.integers(0, 3, count), batches, begin, wanted, dropout)
 
 
+@pytest.mark.parametrize("padding", ["buckets", "batch"])
+def test_labelled_batches_balanced_epochs_have_equally_many_examples_of_each_class(padding):
+    texts = _texts(padding=padding)
+    texts.labels = np.repeat([0, 1, 2], [250, 40, 10])
+    texts.balanced = True
+    seen = []
+    for epoch in (0, 1):
+        rows = np.concatenate(texts.make_batches(1, epoch))
+        assert np.bincount(texts.labels[rows]).tolist() == [100, 100, 100]
+        counts = np.bincount(rows, minlength=300)
+        # without replacement: a row of the frequent class at most once, those of rare classes equally often, up to one
+        for label, times in ((0, {0, 1}), (1, {2, 3}), (2, {10})):
+            assert set(counts[texts.labels == label].tolist()) == times
+        assert np.array_equal(rows, np.concatenate(texts.make_batches(1, epoch)))
+        seen.append(set(rows[texts.labels[rows] == 0].tolist()))
+    assert len(seen[0] | seen[1]) > 130
+
+
 PADDINGS = ["buckets", "batch", "max_length"]
 
 

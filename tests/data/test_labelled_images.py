@@ -30,6 +30,14 @@ def test_epoch_has_every_image_once_in_an_order_of_its_own(images):
     assert not np.array_equal(plans[0][0], examples.make_batches(2, 0)[0])
 
 
+def test_balanced_epochs_have_equally_many_images_of_each_class(images):
+    images.labels[:] = np.repeat([0, 1, 2], [20, 2, 1])
+    examples = LabelledImages(images, 5, 10, balanced=True)
+    rows = np.concatenate(examples.make_batches(1, 0))
+    assert np.bincount(images.labels[rows]).tolist() == [8, 8, 7]
+    assert np.bincount(rows, minlength=23)[20:].tolist() == [4, 4, 7]
+
+
 def test_batches_hold_the_images_of_their_rows(images):
     rows = np.array([22, 3, 7])
     batch = LabelledImages(images, positions=5, batch=10).collate(rows, seed=1)

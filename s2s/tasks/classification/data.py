@@ -252,6 +252,7 @@ class LabelledTexts(LabelledExamples):
         begin: Prepend `BOS`, whose state represents the whole text.
         examples_per_update: Number of texts for an optimizer step; None uses one batch.
         word_dropout: Probability of dropping each token of a text (Iyyer et al. 2015, section 3.2).
+        balanced: Give each epoch equally many texts of each class.
     """
 
     item_name: ClassVar[str] = "training texts"
@@ -265,6 +266,7 @@ class LabelledTexts(LabelledExamples):
         begin: bool = False,
         examples_per_update: int | None = None,
         word_dropout: float = 0.0,
+        balanced: bool = False,
     ) -> None:
         self.pieces = tokens
         self.labels = labels
@@ -272,6 +274,7 @@ class LabelledTexts(LabelledExamples):
         self.begin = begin
         self.examples_per_step = examples_per_update
         self.word_dropout = word_dropout
+        self.balanced = balanced
         special = 1 + int(begin)
         self.longest = max(0, settings.max_length - special)
         self.whole_lengths = tokens.lengths.astype(np.int64) + special
@@ -284,7 +287,8 @@ class LabelledTexts(LabelledExamples):
         return self.whole_lengths > self.lengths
 
     def make_batches(self, seed: int, epoch: int) -> Plan:
-        return _plan_texts(self.lengths, self.settings, seed, epoch)
+        rows = self.epoch_rows(seed, epoch)
+        return [rows[batch] for batch in _plan_texts(self.lengths[rows], self.settings, seed, epoch)]
 
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
         """Return the texts, padded, and their padding mask; row and seed determine the token dropout."""
@@ -306,8 +310,9 @@ class LabelledTexts(LabelledExamples):
     def padding_share(self, seed: int) -> float:
         """Return the share of padding in an epoch's positions."""
         widths = _widths(self.lengths, self.settings)
-        positions = sum(len(rows) * int(widths[rows].max()) for rows in self.make_batches(seed, 0))
-        return 1 - int(self.lengths.sum()) / positions
+        batches = self.make_batches(seed, 0)
+        positions = sum(len(rows) * int(widths[rows].max()) for rows in batches)
+        return 1 - sum(int(self.lengths[rows].sum()) for rows in batches) / positions
 
 
 def _widths(lengths: Lengths, settings: TextBatchSettings) -> Lengths:

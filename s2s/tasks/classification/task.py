@@ -64,6 +64,7 @@ def _training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> Lab
         starts_with_bos(recipe),
         recipe.training.examples_per_update,
         recipe.training.word_dropout,
+        recipe.training.balanced_sampling,
     )
 
 

@@ -55,6 +55,7 @@ class LabelledImages(LabelledExamples):
         batch: Number of images in a batch.
         augmentation: Data augmentation; none by default.
         examples_per_update: Number of images for an optimizer step; None uses one batch.
+        balanced: Give each epoch equally many images of each class.
     """
 
     item_name: ClassVar[str] = "training images"
@@ -67,6 +68,7 @@ class LabelledImages(LabelledExamples):
         batch: int,
         augmentation: AugmentationSettings = _NOTHING,
         examples_per_update: int | None = None,
+        balanced: bool = False,
     ) -> None:
         self.images = images
         self.labels = images.labels
@@ -74,9 +76,10 @@ class LabelledImages(LabelledExamples):
         self.batch = batch
         self.augmentation = augmentation
         self.examples_per_step = examples_per_update
+        self.balanced = balanced
 
     def make_batches(self, seed: int, epoch: int) -> Plan:
-        order = np.random.default_rng([seed % 2**64, epoch]).permutation(len(self))
+        order = np.random.default_rng([seed % 2**64, epoch]).permutation(self.epoch_rows(seed, epoch))
         return [order[first : first + self.batch] for first in range(0, len(self), self.batch)]
 
     def mean_batch_size(self, batches: Plan) -> float:
@@ -221,8 +224,9 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
         return Classifier(encoder, width, len(data.classes or ()), head.pooling, head.dropout)
 
     def examples(self, recipe: ImageRecipe, data: PreparedImages, model: Classifier) -> LabelledImages:
-        batches, wanted = recipe.batches.images, recipe.training.examples_per_update
-        return LabelledImages(data.corpus.train, _positions(recipe), batches, recipe.augmentation, wanted)
+        batches, training = recipe.batches.images, recipe.training
+        wanted, balanced = training.examples_per_update, training.balanced_sampling
+        return LabelledImages(data.corpus.train, _positions(recipe), batches, recipe.augmentation, wanted, balanced)
 
     def training_examples_for_inference(self, train_context: ImageContext) -> tuple[LabelledImages, LabelledImages]:
         corpus = train_context.data.corpus
