@@ -125,3 +125,48 @@ def test_ctranslate2_greedy_translations_equal_those_of_the_model(decoding, lear
         assert found == [names[token] for token in ours.candidates[0].hypothesis.tokens]
         translations.add(ours.text)
     assert len(translations) > 4
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({"min_length": 14}, {"min_decoding_length": 14}),
+        ({"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2}),
+        ({"no_repeat_ngram": 3, "min_length": 12}, {"no_repeat_ngram_size": 3, "min_decoding_length": 12}),
+    ],
+    ids=str,
+)
+def test_ctranslate2_constraints_on_greedy_search_are_those_of_the_model(ours, theirs, learned, tokenizer, tmp_path):
+    import ctranslate2
+
+    settings, model = learned
+    save(model, settings, (tokenizer,), tmp_path, "float32")
+    limits = DecodingSettings(beam=1, max_ratio=1e-3, max_extra=30)
+    free, bound = (TextTranslator(model, tokenizer, tokenizer, limits.model_copy(update=each)) for each in ({}, ours))
+    engine = ctranslate2.Translator(str(tmp_path), compute_type="float32", intra_threads=1)
+    names, changed, limit = vocabulary(tokenizer), 0, max_output_lengths(np.array([20]), limits)[0]
+    for line in (line for line in LINES if line.strip()):
+        source = [names[token] for token in tokenizer.encode(line)]
+        found = (
+            engine.translate_batch([source], beam_size=1, max_decoding_length=int(limit), **theirs).pop().hypotheses[0]
+        )
+        (text,) = bound.translate([line])
+        assert found == [names[token] for token in text.candidates[0].hypothesis.tokens]
+        changed += text.text != next(free.translate([line])).text
+    assert changed
+
+
+def test_ctranslate2_continues_a_forced_prefix_as_the_model_does(learned, tokenizer, tmp_path):
+    import ctranslate2
+
+    settings, model = learned
+    save(model, settings, (tokenizer,), tmp_path, "float32")
+    translator = TextTranslator(model, tokenizer, tokenizer, DecodingSettings(beam=1, max_ratio=1e-3, max_extra=30))
+    engine = ctranslate2.Translator(str(tmp_path), compute_type="float32", intra_threads=1)
+    names, limit = vocabulary(tokenizer), max_output_lengths(np.array([20]), translator.settings)[0]
+    for line, prefix in (("a dog runs", "the"), ("the small cat sees a big dog", "a big"), ("dogs", "cat")):
+        (ours,) = translator.translate_chunk([line], prefixes=[prefix])
+        source, begin = ([names[token] for token in tokenizer.encode(text)] for text in (line, prefix))
+        found = engine.translate_batch([source], target_prefix=[begin], beam_size=1, max_decoding_length=int(limit))
+        assert found[0].hypotheses[0] == [names[token] for token in ours.candidates[0].hypothesis.tokens]
+        assert ours.text.startswith(f"{prefix}")
