@@ -39,7 +39,9 @@ TINY += ("decoding.max_ratio=0.5", "decoding.max_extra=1", "validation.every=75"
 def test_without_the_extra_one_line_says_so_and_nothing_is_begun(tmp_path, monkeypatch):
     monkeypatch.setattr("s2s.comparison.request.find_spec", lambda name: None)
     words = ["compare", "rnn", "transformer", "--cluster", "auto", "--out", str(tmp_path / "new")]
-    with pytest.raises(UserError, match=r"^--cluster: a cluster needs Ray\n.*pip install -e '\.\[cluster\]'$"):
+    with pytest.raises(
+        UserError, match=r"^--cluster: a cluster needs Ray\n.*pip install -c constraints.txt -e '\.\[cluster\]'$"
+    ):
         commands(words, standalone_mode=False)
     assert not (tmp_path / "new").exists()
 

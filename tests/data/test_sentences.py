@@ -42,5 +42,7 @@ def test_line_on_which_the_package_panics_is_one_sentence(monkeypatch):
 
 def test_splitting_sentences_without_its_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencex", None)
-    with pytest.raises(UserError, match=r"needs the package sentencex\n.*pip install -e '.\[sentences\]'"):
+    with pytest.raises(
+        UserError, match=r"needs the package sentencex\n.*pip install -c constraints.txt -e '.\[sentences\]'"
+    ):
         sentence_splitter("en")

@@ -136,9 +136,9 @@ class Page:
 
 # reasons on every page, as `Page.not_executed`
 NOT_EXECUTED = {
+    r"^pip install -c constraints.txt -e '.\[(cluster|export|serve)": "optional packages; the page needs them",
     r"^pip install -c constraints": "executed by .ci/run in a new environment",
     r"^(git clone|cd s2s|python3 -m venv|\. \.venv|pip install torch)": "needs a network; .ci/run does the same",
-    r"^pip install -e": "installs optional packages; the page is skipped without them",
     r"^pytest$": "executes this test",
     r"^python (-m benchmarks\.(?!language_models)|benchmarks/)": "measures for minutes, on real corpora",
 }
