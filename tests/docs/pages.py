@@ -127,6 +127,30 @@ def _readme(session: Session) -> None:
     one_worker(session)
 
 
+def _kept_comparison(session: Session) -> None:
+    parallel_text(session)
+    Path("runs").mkdir(exist_ok=True)
+    Path("docs").mkdir()
+    Path("docs/comparison-lecture").symlink_to(ROOT / "docs/comparison-lecture")
+
+
+def _copied(session: Session, command: str) -> str:
+    return str(shutil.copytree(*shlex.split(command)[2:]))
+
+
+def _claims_drawn(session: Session) -> None:
+    """Looks for the figure of each claim in the three formats, if the kept comparison was drawn."""
+    folder = Path("runs/lecture")
+    if not (folder / "report.html").exists():
+        return
+    with (folder / "claims.csv").open(encoding="utf-8", newline="") as file:
+        evidence = [row["evidence"].split("/result.json, figure ") for row in csv.DictReader(file)]
+    assert len(evidence) > 10
+    for question, figure in evidence:
+        for kind in ("png", "svg", "pdf"):
+            assert (folder / question / f"{figure}.{kind}").is_file(), (question, figure, kind)
+
+
 def _mistaken_recipe(session: Session) -> None:
     Path("mine.yaml").write_text(
         "name: mine\ndata: {corpus: built-in}\nmodel:\n  kind: transformer\n\ntraining:\n  schedule: cosin\n",
@@ -560,12 +584,15 @@ PAGES = {
     ),
     "compare": Page(prepare=_compare, settings=COMPARE_SETTINGS, replace=COMPARE_REPLACE, slow=""),
     "comparison": Page(
-        prepare=parallel_text,
+        prepare=_kept_comparison,
         settings={
             "^s2s compare": "--cost tokenizer.size=450",
             r"^s2s compare (?!.*data\.root)": BUILT_IN,
             r"data\.root=DIR": "data.root=files",
         },
+        execute={"^cp -r docs": _copied},
+        slow="^(cp -r docs|s2s report)",
+        check=_claims_drawn,
     ),
     "data": Page(prepare=_tatoeba, settings={"^s2s data check": "data.train=300"}),
     "decoding": Page(prepare=_beginnings),
