@@ -15,6 +15,7 @@ from s2s.launch import detect_torchrun
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from s2s.recipe.schema import TrainRecipe
     from s2s.run.sweep import SweptRun
 
 
@@ -87,6 +88,7 @@ def train(
 
         _check_seeds(overrides, seeds, resuming and path.is_dir())
         if runs := plan_sweep(recipe_path(path), overrides, seeds, overwrite, resuming):
+            _check_precision_of(precision_of, [run.recipe for run in runs])
             if overfit or launch:
                 raise UserError("several runs train one after another", remedy="leave out --overfit and torchrun")
             _train_sweep(runs, jobs or 1, _console(quiet, verbose), overwrite, precision_of, options.printer(quiet))
@@ -101,6 +103,7 @@ def train(
     if overfit and asked.task != "translation":
         raise UserError(f"--overfit is for translation; the task is {asked.task}", remedy="leave it out")
     if not (overfit or resuming):
+        _check_precision_of(precision_of, [asked])
         check_free(asked, overwrite)
 
     # 2. Printed before imports that take a minute on a loaded machine.
@@ -136,6 +139,18 @@ def _check_options(torchrun: bool, resuming: bool, overwrite: bool, overfit: boo
         raise UserError("--resume and --overwrite exclude each other", remedy="leave one of them out")
     if overfit and torchrun:
         raise UserError("--overfit is for one process", remedy="start it without torchrun")
+
+
+def _check_precision_of(run: Path | None, recipes: "Sequence[TrainRecipe]") -> None:
+    """Refuse a run whose precision is unknown or has no effect."""
+    from s2s.run.manifest import training_precision
+
+    if run is None:
+        return
+    training_precision(run)
+    if settings := {recipe.device.precision for recipe in recipes} - {"auto"}:
+        what = f"has no effect with device.precision={settings.pop()}"
+        raise UserError(what, f"--precision-of {run}", "leave one of them out")
 
 
 def _console(quiet: bool, verbose: bool) -> "Console":

@@ -22,6 +22,7 @@ from rich.console import Console
 
 from s2s.comparison import candidates, tuning
 from s2s.comparison.analysis import CONCLUSION, TRACE, analyse_trials
+from s2s.comparison.candidate_names import kind_of
 from s2s.comparison.cluster import Cluster, RayWorkers, versions
 from s2s.comparison.cost import Cost, disk_bytes, expected_seconds, format_costs
 from s2s.comparison.executor import AnyWorkers, StoredResult, load_result, missing_trials, run_trials
@@ -268,9 +269,9 @@ def _describe_costs(comparison: Comparison, summary: Summary, processes: int) ->
     kept = {question.depends_on for question in EXPERIMENTS.values()} - {""}
     keeps = any({question.name, question.depends_on} & kept for question in _questions(summary))
     lines = [format_costs(costs, disk_bytes(comparison) if keeps else 0, processes)]
-    open_depths = {candidate.name: candidate for candidate in comparison.candidates if candidate.depths}
     if trials and not _needs_rates(summary):
-        layers = " ".join(f"{name}.encoder_layers={candidate.depths[0]}" for name, candidate in open_depths.items())
+        depths = {kind_of(each.name): each.depths[0] for each in comparison.candidates if each.depths}
+        layers = " ".join(f"{kind}.encoder_layers={depth}" for kind, depth in depths.items())
         lines.append(f"tuning chooses numbers of layers; it is left out if they are set: {layers}")
     plan = plan_of(summary.task, summary.profile)
     if beyond := plan.beyond(summary.experiments):

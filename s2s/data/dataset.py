@@ -168,8 +168,9 @@ class LabelledExamples(Examples[LabelledBatch]):
 
     def epoch_rows(self, seed: int, epoch: int) -> Int[np.ndarray, " examples"]:
         """Return the corpus row of each example of an epoch, shape `(examples,)`: all rows, unless balanced."""
-        generator = np.random.default_rng([seed % 2**64, epoch, 1])
-        return balanced_rows(self.labels, generator) if self.balanced else np.arange(len(self))
+        if not self.balanced:
+            return np.arange(len(self))
+        return balanced_rows(self.labels, np.random.default_rng([seed % 2**64, epoch, 1]))
 
     @property
     def is_truncated(self) -> Bool[np.ndarray, " examples"]:

@@ -126,7 +126,7 @@ def train_sweep(
         setup_process(run.recipe.device)
         try:
             if asked is None:
-                known = precisions.known()
+                known = precisions.known() if run.recipe.device.precision == "auto" else None
                 precisions.start(run)
                 training.train(run.recipe, console, overwrite, precision=training_precision(known) if known else None)
             elif not finished:
@@ -165,7 +165,8 @@ def train_in_processes(
                     print_fn(error)
                     failed.append(run.folder)
         except KeyboardInterrupt:
-            # The processes have heard the signal, too, and save their checkpoints.
+            # The processes have heard the signal, too, and save their checkpoints; no other one starts.
+            precisions.interrupted = True
             pool.shutdown(cancel_futures=True)
             raise
     return failed
@@ -182,6 +183,7 @@ class _SharedPrecision:
 
     def __init__(self, runs: Sequence[SweptRun], precision_of: Path | None) -> None:
         self.measuring = Lock()
+        self.interrupted = False
         self._trained = [precision_of] if precision_of else [run.folder for run in runs if run.resumed is not None]
 
     def start(self, run: SweptRun) -> None:
@@ -207,7 +209,10 @@ def _train_in_process(run: SweptRun, overwrite: bool, threads: str, precisions: 
     command += [] if any(_key(word) == "device.threads" for word in command) else [threads]
     command += ["--overwrite"] if overwrite else []
     with precisions.measuring:
-        if run.resumed is None and (known := precisions.known()):
+        if precisions.interrupted:
+            return "interrupted"
+        automatic = run.recipe.device.precision == "auto"
+        if automatic and run.resumed is None and (known := precisions.known()):
             command += ["--precision-of", str(known)]
         replaced = _manifest_time(run.folder)
         process = subprocess.Popen(
@@ -217,7 +222,7 @@ def _train_in_process(run: SweptRun, overwrite: bool, threads: str, precisions: 
             text=True,
         )
         # Until the first run has measured the precision, no other one starts.
-        while run.recipe.device.precision == "auto" and not precisions.known() and process.poll() is None:
+        while automatic and not precisions.known() and process.poll() is None:
             time.sleep(0.2)
             if _manifest_time(run.folder) != replaced:
                 precisions.start(run)

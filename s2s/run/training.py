@@ -353,10 +353,10 @@ def _select_precision(
     """Select the faster precision for a new run; a resumed run keeps its precision, so that all bits are equal."""
     trainer, recipe = train_context.trainer, train_context.recipe
     device_context, before = trainer.device_context, parse_precision(manifest.training_device(folder))
-    if before is None and chosen is not None and device_context.autoselect_precision:
+    if before is None and chosen is not None:
         print_fn(f"precision: {PRECISION_NAMES[chosen]}, as in another run")
-        before = chosen
-    if before is not None and device_context.autoselect_precision:
+        trainer.device_context = replace(device_context, precision=chosen, autoselect_precision=False)
+    elif before is not None and device_context.autoselect_precision:
         trainer.device_context = replace(device_context, precision=before, autoselect_precision=False)
     elif before is not None and before != device_context.precision:
         print_fn(

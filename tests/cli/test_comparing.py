@@ -42,12 +42,12 @@ def test_compare_words_with_an_equals_sign_change_the_task_or_one_model():
 
 def test_compare_costs_name_settings_that_leave_out_the_tuning_of_depths(tmp_path):
     def costs(*words, experiment="memory"):
-        planned = order(_order("rnn", "transformer", *words, experiments=(experiment,)))
+        planned = order(_order("rnn", "rnn:dropout=0.3", "transformer", *words, experiments=(experiment,)))
         return engine.describe_costs(tmp_path / "costs", planned.summary, planned.base)
 
     *_, hint = costs().splitlines()
     assert hint.startswith("tuning chooses numbers of layers; it is left out if they are set: rnn.encoder_layers=2 ")
-    assert costs(*hint.rpartition(": ")[2].split()).startswith("memory: 2 measurements")
+    assert costs(*hint.rpartition(": ")[2].split()).startswith("memory: 3 measurements")
     # gradients need learning rates
     assert "left out" not in costs(experiment="gradients")
 

@@ -203,6 +203,9 @@ def test_runs_of_a_sweep_have_one_precision_whatever_each_would_measure(jobs, tm
         # the recipe has seed 1 and says `auto`, so that runs of both ways count as the same but for their seeds
         assert weights[0] == weights[2] == json.loads(Path(precision, "evaluation-test.json").read_text())["weights"]
         assert "precision: auto" in (folders[0] / "recipe.yaml").read_text()
+    for more in ([], ["--seeds", "2"]):
+        with pytest.raises(UserError, match=r"--precision-of bf16: has no effect with device\.precision=fp32"):
+            _s2s(*trained, "device.precision=fp32", "--precision-of", "bf16", *more)
     # without a named run, the first one decides, also if the sweep is interrupted
     monkeypatch.setattr("s2s.training.precision.PrecisionBenchmark.faster", property(lambda self: next(measured)))
     measured = iter([torch.bfloat16, torch.float32, torch.float32])
@@ -219,6 +222,8 @@ def test_runs_of_a_sweep_have_one_precision_whatever_each_would_measure(jobs, tm
             ["translate", "--precision-of", "."],
             r"\.: has no training whose precision is known",
         ),
+        (["translate", "--precision-of", "missing"], "missing: has no training whose precision is known"),
+        (["translate", "--seeds", "2", "--precision-of", "missing"], "missing: has no training whose precision"),
         (["translate", "--overfit", "--precision-of", "x"], "--precision-of x: is for new runs"),
     ],
 )
