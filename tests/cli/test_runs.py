@@ -1,10 +1,16 @@
 """`seed=N`, `s2s train --seeds`, sweeps and `s2s runs` agree with runs that are trained one by one."""
 
+import contextlib
 import csv
 import json
+import os
 import re
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -231,6 +237,28 @@ def test_precision_of_refuses_what_is_no_run(words, message, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
         _s2s("train", *words)
+
+
+def test_sweep_in_processes_starts_no_run_after_an_interrupt(tmp_path, monkeypatch):
+    """Those that wait for the precision of the first one do not start when it is stopped."""
+    monkeypatch.chdir(tmp_path)
+    words = [word for word in shlex.split(SMALL) if not word.startswith(("device.precision", "training.updates"))]
+    command = [sys.executable, "-m", "s2s", "train", "translate", *words, "training.updates=5000", "--seeds", "3"]
+    sweep = subprocess.Popen(
+        [*command, "--jobs", "3", "run.dir=all"], start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    first = tmp_path / "all-seed1"
+    while not first.exists() and sweep.poll() is None:
+        time.sleep(0.01)
+    os.killpg(sweep.pid, signal.SIGINT)
+    try:
+        sweep.communicate(timeout=30)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(sweep.pid, signal.SIGKILL)
+    assert sweep.returncode
+    # a run that had no checkpoint yet leaves no folder
+    assert {path.name for path in tmp_path.glob("all-seed*")} <= {first.name}
 
 
 def test_sweep_goes_on_after_a_run_that_fails(tmp_path, monkeypatch):
