@@ -49,7 +49,7 @@ def entry(runs: list[Path], change: str, prediction: str, by: str) -> Told:
         Entry, with one value per run in `seconds` (training, validation included; without data preparation and test),
         `cpu_seconds` (updates alone), `bleu` and `exact`. `command` is that of the first run, without its folder.
     """
-    told, words = described(runs[0]), read(runs[0] / "manifest.json")[-1]["command"][1:]
+    told, words = described(runs[0]), read(runs[0] / "manifest.json")[0]["command"][1:]
     lowercase = GOALS[corpus(runs[0])][1]
     tests = [
         next(

@@ -530,6 +530,13 @@ def _speedrun_checked(session: Session) -> None:
     assert found["target_tokens"] > 0
     assert not speedrun.is_record(found)
     assert "no change" in speedrun.tables([found])
+    # a run that was resumed is named by the command that began it
+    manifest = Path("runs/fast-seed1/manifest.json")
+    starts = json.loads(manifest.read_text(encoding="utf-8"))
+    resumed = {**starts[-1], "command": ["s2s", "train", "runs/fast-seed1", "--resume"]}
+    manifest.write_text(json.dumps([*starts, resumed]), encoding="utf-8")
+    again = speedrun.entry([manifest.parent], "no change", "no score", "a test")
+    assert again["command"] == found["command"] != "s2s train runs/fast-seed1 --resume"
 
 
 _OTHER_TEST = "executed by {}, which lays out its files"
