@@ -118,6 +118,7 @@ def score(
     lowercase: bool = False,
     metrics: Sequence[str] = (),
     tokenizer: BleuTokenizer = "auto",
+    sources: Sequence[str] | None = None,
 ) -> "dict[str, Score]":
     """Score translations as `s2s evaluate --hypotheses` does.
 
@@ -125,15 +126,17 @@ def score(
         translations: Translations to score.
         references: One reference per translation, or several, which are scored together.
         lowercase: Ignore case.
-        metrics: Any of `bleu`, `chrf`, `ter`, `exact`, `cer`, `wer` and `cider`; empty: all except `cider`.
+        metrics: Any of `bleu`, `chrf`, `ter`, `exact`, `cer`, `wer`, `cider`, `comet`, `bertscore` or of another
+            package; empty: the first six.
         tokenizer: sacreBLEU tokenizer for BLEU and TER; `auto` chooses by the script of the references.
+        sources: One source per translation, for metrics that need it, such as `comet`.
 
     Returns:
         The scores by metric, in percent, each with its 95 % confidence interval and sacreBLEU signature.
 
     Raises:
-        UserError: The numbers of translations and references differ or are zero, a metric or tokenizer is unknown, or
-            a package that it needs is not installed.
+        UserError: The numbers of translations, references and sources differ or are zero, a metric or tokenizer is
+            unknown, or a package that it needs is not installed.
 
     Example:
         >>> import s2s
@@ -141,18 +144,20 @@ def score(
         >>> found["exact"].value
         100.0
     """
-    from s2s.evaluation.metrics import KNOWN, NAMES, scores
+    from s2s.evaluation.metrics import NAMES, check_metrics, scores
     from s2s.evaluation.tokenization import choose_tokenization
 
     if isinstance(translations, str) or not translations or len(translations) != len(references):
         what = f"{len(translations)} translations and {len(references)} references"
         raise UserError(what, remedy="give lists, with one reference or more for each translation")
-    if unknown := [name for name in metrics if name not in KNOWN]:
-        raise UserError(f"unknown metric {unknown[0]!r:.60}", remedy=f"name one of {', '.join(KNOWN)}")
+    if sources is not None and (isinstance(sources, str) or len(sources) != len(translations)):
+        what = f"{len(translations)} translations and {len(sources)} sources"
+        raise UserError(what, remedy="give a list with one source for each translation")
+    check_metrics(metrics, "metrics")
     if empty := [place for place, each in enumerate(references) if not isinstance(each, str) and not each]:
         raise UserError("has no reference", where=f"references[{empty[0]}]", remedy="give one or more")
     tokenization = choose_tokenization(references, tokenizer)
-    return scores(translations, references, lowercase, tuple(metrics) or NAMES, tokenization)
+    return scores(translations, references, lowercase, tuple(metrics) or NAMES, tokenization, sources)
 
 
 class Training:

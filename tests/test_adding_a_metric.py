@@ -41,7 +41,8 @@ def place(tmp_path, monkeypatch) -> Path:
 
 
 def test_metric_of_the_page_scores_files(place, capsys):
-    several, own = re.findall(r"```sh\n(s2s .*?)\n```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    page = PAGE.read_text(encoding="utf-8")
+    several, own = re.findall(r"```sh\n(s2s evaluate --hypotheses .*?)\n```", page, flags=re.DOTALL)
     commands(several.split()[1:], standalone_mode=False)
     assert capsys.readouterr().out.count("after Holm") == 2
     commands(own.split()[1:], standalone_mode=False)

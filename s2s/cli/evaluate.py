@@ -16,8 +16,6 @@ from s2s.recipe.schema import BleuTokenizer
 if TYPE_CHECKING:
     from s2s.run.folder import RunConfig
 
-_METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
-
 
 @options.command(
     epilog=options.examples(
@@ -62,8 +60,8 @@ _METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
     "names",
     multiple=True,
     metavar="NAME",
-    help=f"Compute only this metric of --hypotheses: {', '.join(_METRICS)}, comet, bertscore, or one of another "
-    "package; may be repeated.",
+    help="Compute only this metric of translations: bleu, chrf, ter, exact, cer, wer, cider, comet, bertscore, or one "
+    "of another package; may be repeated. Default: the first six.",
 )
 @click.option(
     "--bias", type=options.FILE, help="Run the bias probe on a masked-language model: a table of sentence pairs."
@@ -128,16 +126,14 @@ def evaluate(
         return
     if hypotheses is not None:
         _refuse("--hypotheses", {"RUN": words, "--checkpoint": checkpoint, "--bias": bias, "--induction": induction})
-        installed = _check_metrics(names)
-        _refuse("--hypotheses", {**scoring, "--source": None if installed else source})
-        _score_files((hypotheses, *others), references, lowercase, names or _METRICS, tokenizer, file, source)
+        _refuse("--hypotheses", {**scoring, "--source": None if _check_metrics(names) else source})
+        _score_files((hypotheses, *others), references, lowercase, names, tokenizer, file, source)
         return
-    for option, value in (("--against", others), ("--metric", names)):
-        if value:
-            raise UserError("only has an effect with --hypotheses", option, "leave it out, or add --hypotheses FILE")
+    if others:
+        raise UserError("only has an effect with --hypotheses", "--against", "leave it out, or add --hypotheses FILE")
     if bias is not None or induction is not None:
         both = {"--bias": bias if induction is not None else None, "--reference": references, "--json": file}
-        more = {"--lowercase": lowercase, "--tokenize": tokenizer}
+        more = {"--lowercase": lowercase, "--tokenize": tokenizer, "--metric": names}
         _refuse("a probe", both | scoring | more)
         _probe(words, bias, induction, checkpoint)
         return
@@ -147,12 +143,13 @@ def evaluate(
     paths, overrides = options.paths_and_overrides(words)
     overrides += [f"decoding.beam={beam}"] if beam else []
     options.check_overrides(overrides)
-    given = {"--beam": beam, "--lowercase": lowercase, "--source": files, "--tokenize": tokenizer}
+    _check_metrics(names)
+    given = {"--beam": beam, "--lowercase": lowercase, "--source": files, "--tokenize": tokenizer, "--metric": names}
     runs, sizes = _open_groups(paths, overrides, given)
     from s2s.run.inference import score_together
     from s2s.tasks.base import EvaluationOptions
 
-    scoring_options = EvaluationOptions(split or "test", lowercase, files, tokenizer)
+    scoring_options = EvaluationOptions(split or "test", lowercase, files, tokenizer, names)
     tell = partial(click.echo, err=True)
     evaluations, comparisons = score_together(runs, scoring_options, checkpoint, tell, sizes)
     show_all(file, {"evaluations": evaluations, "comparisons": comparisons})
@@ -187,15 +184,11 @@ def _tell_about_seeds(runs: "Sequence[RunConfig]") -> None:
 
 
 def _check_metrics(names: Sequence[str]) -> list[str]:
-    """Return the metrics that are not built in; refuse those that are not installed."""
-    from s2s.recipe.installed import metrics
-    from s2s.recipe.wording import suggestion
+    if not names:
+        return []
+    from s2s.evaluation.metrics import check_metrics
 
-    others = [name for name in dict.fromkeys(names) if name not in _METRICS]
-    for name in others:
-        if name not in metrics():
-            raise UserError(f"{name!r:.80} is no metric", "--metric", suggestion(name[:60], [*_METRICS, *metrics()]))
-    return others
+    return check_metrics(names, "--metric")
 
 
 def _refuse(chosen: str, given: Mapping[str, object]) -> None:
@@ -217,10 +210,11 @@ def _score_files(
         raise UserError("needs a reference", "--hypotheses", "add --reference FILE")
     from s2s.data.text_files import check_there
     from s2s.evaluation.file_scores import score_files
+    from s2s.evaluation.metrics import NAMES
 
     check_there(*systems, *references, *([source] if source else []))
     _check_different([*systems, *references])
-    print_fn = partial(click.echo, err=True)
+    print_fn, names = partial(click.echo, err=True), names or NAMES
     scores, comparisons = score_files(systems, references, lowercase, names, tokenizer or "auto", print_fn, source)
     show_all(file, {"scores": scores, "comparisons": comparisons})
 

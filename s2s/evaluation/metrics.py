@@ -14,8 +14,11 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from s2s.data.scripts import is_unspaced, split_words, unit_name
+from s2s.errors import UserError
 from s2s.evaluation.inference import Counts, drawn_rows, estimate, wilson
 from s2s.evaluation.tokenization import SPACED, SPLITS_AT_SPACES, Tokenization, choose_tokenization, tokenized_ter
+from s2s.recipe import installed
+from s2s.recipe.wording import suggestion
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
@@ -66,6 +69,30 @@ class Bucket:
     def __str__(self) -> str:
         span = f"{self.shortest}" if self.shortest == self.longest else f"{self.shortest}–{self.longest}"
         return f"{span} {self.unit}: {self.bleu:.1f}"
+
+
+def check_metrics(names: Sequence[str], where: str) -> list[str]:
+    """Check that metrics exist.
+
+    Args:
+        names: Names of metrics.
+        where: Place of the names for messages, such as `--metric`.
+
+    Returns:
+        The names of installed metrics among them.
+
+    Raises:
+        UserError: There is no metric of a name.
+
+    Example:
+        >>> check_metrics(["bleu", "comet"], "--metric")
+        ['comet']
+    """
+    others = [name for name in dict.fromkeys(names) if name not in KNOWN]
+    if unknown := [name for name in others if name not in installed.metrics()]:
+        remedy = suggestion(unknown[0][:60], [*KNOWN, *installed.metrics()])
+        raise UserError(f"{unknown[0]!r:.80} is no metric", where, remedy)
+    return others
 
 
 def metrics(

@@ -139,10 +139,11 @@ def compare_text_groups(
     lowercase: bool = False,
     names: Sequence[str] = NAMES,
     tokenization: Tokenization | None = None,
+    sources: Sequence[str] | None = None,
 ) -> list[GroupComparison]:
     """Test the texts of every group of seeds against the first group; see `compare_groups`."""
     systems, found = [lines for runs in groups.values() for lines in runs], []
-    for name, metric, counted in _counted(systems, references, lowercase, names, tokenization):
+    for name, metric, counted in _counted(systems, references, lowercase, names, tokenization, sources):
         in_turn = iter(counted)
         counts = {group: list(itertools.islice(in_turn, len(runs))) for group, runs in groups.items()}
         found += compare_groups(counts, name, partial(scores_of, metric))

@@ -430,8 +430,8 @@ def score_together(
         in_turn = iter(evaluations)
         grouped = {name: list(itertools.islice(in_turn, count)) for name, count in groups.items()}
         comparisons = type(evaluations[0]).compare_groups(grouped)
-    # Scores with another search, checkpoint, corpus or tokenizer are not the run's result.
-    own = checkpoint is None and not runs[0].overrides and scoring.tokenizer is None
+    # Scores with another search, checkpoint, corpus, tokenizer or metrics are not the run's result.
+    own = checkpoint is None and not runs[0].overrides and scoring.tokenizer is None and not scoring.metrics
     for evaluation in (e for e, run in zip(evaluations, runs, strict=True) if own and not (run.fetched or run.others)):
         try:
             evaluation.save()

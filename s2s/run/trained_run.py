@@ -1,5 +1,6 @@
 """Python interface of a trained model (`s2s.load`): one method per use."""
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -12,9 +13,11 @@ import torch
 
 from s2s.data.batches import collate_sources
 from s2s.data.dataset import to_device
+from s2s.data.sentences import SplitLine, sentence_splitter, unsplit
 from s2s.decoding.beam_search import Hypothesis
 from s2s.decoding.generate import Candidate
 from s2s.errors import UserError, quote_path
+from s2s.evaluation.metrics import check_metrics
 from s2s.evaluation.tokenization import check_choice
 from s2s.inspection.inspection import AttentionMaps, InspectionRequest
 from s2s.inspection.page import InspectionPage
@@ -85,23 +88,29 @@ class Run:
         return self.loaded.recipe
 
     @overload
-    def translate(self, lines: str, task: str | None = None) -> str: ...  # pyright: ignore[reportOverlappingOverload]
+    def translate(  # pyright: ignore[reportOverlappingOverload]
+        self, lines: str, task: str | None = None, split_sentences: bool = False
+    ) -> str: ...
 
     @overload
-    def translate(self, lines: Sequence[str], task: str | None = None) -> list[str]: ...
+    def translate(self, lines: Sequence[str], task: str | None = None, split_sentences: bool = False) -> list[str]: ...
 
-    def translate(self, lines: str | Sequence[str], task: str | None = None) -> str | list[str]:
+    def translate(
+        self, lines: str | Sequence[str], task: str | None = None, split_sentences: bool = False
+    ) -> str | list[str]:
         """Translate lines with beam search, as `s2s translate` does.
 
         Args:
             lines: Lines, or one line.
             task: Task of a text-to-text run; required if the run has several.
+            split_sentences: Translate the sentences of each line one by one, and join them with its white space.
 
         Returns:
             The best translation of each line, empty for an empty line; of one line, its translation.
 
         Raises:
-            UserError: The run does not generate text from text, a line is too long, or the task does not exist.
+            UserError: The run does not generate text from text, a line is too long, or the task does not exist; for
+                `split_sentences` see the method `split_sentences`.
 
         Warns:
             UserWarning: Lines are longer than any training text, or have words that it lacks. `candidates` does not
@@ -109,18 +118,36 @@ class Run:
                 limit ended an output.
         """
         if isinstance(lines, str):
-            return self.translate([lines], task)[0]
+            return self.translate([lines], task, split_sentences)[0]
         lines = _several(lines, "lines")
-        found = self.candidates(lines, task=task)
+        parts = self.split_sentences(lines) if split_sentences else list(map(unsplit, lines))
+        sentences = [sentence for part in parts for sentence in part.sentences]
+        found = iter(self.candidates(sentences, task=task))
         for number, unknown in enumerate(self.unknown_words(lines), start=1):
             if unknown:
                 warnings.warn(f"line {number}: {describe_unknown(unknown)}", stacklevel=2)
-        longest, sentences = self._longest
-        too_long = TooLong(longest, warnings.warn, at_once=False, sentences=sentences)
-        for line, tokens in zip(lines, self._lengths(lines, task), strict=True):
-            too_long.add(tokens, count_sentences(line))
+        longest, most = self._longest
+        too_long = TooLong(longest, warnings.warn, at_once=False, sentences=most)
+        lengths = iter(self._lengths(sentences, task))
+        for part in parts:
+            counts = [count_sentences(sentence) for sentence in part.sentences]
+            too_long.add(max(itertools.islice(lengths, len(counts)), default=0), max(counts, default=0))
         too_long.report()
-        return [each[0].text if each else "" for each in found]
+        texts = (each[0].text if each else "" for each in found)
+        return [part.join(list(itertools.islice(texts, len(part.sentences)))) for part in parts]
+
+    def split_sentences(self, lines: Sequence[str]) -> list[SplitLine]:
+        """Split lines into sentences by the rules of the source language.
+
+        Returns:
+            The sentences of each line, and the white space between them.
+
+        Raises:
+            UserError: The run is not one of translation, or the package sentencex is not installed.
+        """
+        self._only("split sentences", ("translation",))
+        split = sentence_splitter(self.loaded.narrow(Recipe, Seq2Seq).recipe.data.source)
+        return [split(line) for line in lines]
 
     def longer_than_training(self, lines: Sequence[str], task: str | None = None) -> list[bool]:
         """Check which lines have more tokens or more sentences than any training text.
@@ -482,6 +509,7 @@ class Run:
         sources: Sequence[str] | None = None,
         references: Sequence[str] | Sequence[Sequence[str]] | None = None,
         tokenizer: BleuTokenizer | None = None,
+        metrics: Sequence[str] = (),
     ) -> Evaluation:
         """Score the run as `s2s evaluate` does; nothing is written into the run's folder.
 
@@ -490,6 +518,7 @@ class Run:
             sources: Texts to translate and score instead of a split, with `references`.
             references: One reference per source, or several, which are scored together.
             tokenizer: sacreBLEU tokenizer for BLEU and TER; None: the recipe's.
+            metrics: Metrics of translations, see `s2s.score`.
 
         Raises:
             UserError: The recipe has no such split, the held-out examples would differ from those of the training, or
@@ -498,9 +527,12 @@ class Run:
         if tokenizer is not None:
             check_choice(tokenizer)
             self._only("be scored with a tokenizer", WRITTEN)
+        if metrics:
+            check_metrics(_several(metrics, "metrics"), "metrics")
+            self._only("be scored by chosen metrics", ("translation",))
         if sources is None and references is None:
             part = evaluation_split(self._opened, self.recipe, split)
-            scoring = EvaluationOptions(split, tokenizer=tokenizer)
+            scoring = EvaluationOptions(split, tokenizer=tokenizer, metrics=metrics)
             evaluation = task_of(self.recipe).evaluate(self.loaded, part, scoring, no_progress_bar)
             return replace(evaluation, train_overlap=train_overlap(self._opened, self.recipe, split, part))
         self._only("score sources", ("translation",))
@@ -515,7 +547,7 @@ class Run:
             raise UserError(
                 f"{len(read)} sources and {len(wanted)} references", remedy="give one reference or more for each source"
             )
-        scoring = EvaluationOptions(TEXTS, tokenizer=tokenizer)
+        scoring = EvaluationOptions(TEXTS, tokenizer=tokenizer, metrics=metrics)
         return task_of(self.recipe).evaluate(self.loaded, pairs_to_score(read, wanted), scoring, no_progress_bar)
 
     def _only(self, what: str, tasks: tuple[str, ...]) -> None:

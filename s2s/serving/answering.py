@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from s2s.data.sentences import SplitLine, sentence_splitter
+from s2s.data.sentences import SplitLine
 from s2s.decoding.generate import Candidate as Found
 from s2s.errors import UserError
 from s2s.models.base import Seq2Seq
@@ -14,7 +14,6 @@ from s2s.recipe.wording import suggestion
 from s2s.run.trained_run import WRITES, Run
 from s2s.serving.messages import Alignment, Attention, Candidate, ClassifyResponse, Limits, Served, Translated
 from s2s.tasks.text_to_text.recipe import TextToTextRecipe
-from s2s.tasks.translation.recipe import Recipe
 
 # Decimal places of attention weights.
 _DIGITS = 4
@@ -71,14 +70,10 @@ class RequestHandler:
         Raises:
             UserError: The run is not one of translation, an option is about whole texts, or sentencex is missing.
         """
-        recipe = self.runs[asked.run].recipe
-        if not isinstance(recipe, Recipe):
-            raise UserError("is for runs of translation", where="split_sentences", remedy="leave it out")
         for name, given in (("nbest", asked.nbest > 1), ("alignment", asked.alignment), ("attention", asked.attention)):
             if given:
                 raise UserError("does not apply to single sentences", name, "leave it out, or split_sentences")
-        split = sentence_splitter(recipe.data.source)
-        found = [split(line) for line in lines]
+        found = self.runs[asked.run].split_sentences(lines)
         if (count := sum(len(line.sentences) for line in found)) > self.limits.lines:
             what = f"{count:,} sentences; a request has at most {self.limits.lines:,}"
             raise UserError(what, remedy="send fewer or shorter texts at once")

@@ -132,12 +132,14 @@ class EvaluationOptions:
         lowercase: Ignore case when scoring.
         files: A file of sources and one or more files of references, line by line, instead of a split.
         tokenizer: sacreBLEU tokenizer for BLEU and TER; None uses the recipe's.
+        metrics: Metrics of translations; empty for the usual ones.
     """
 
     split: str = "test"
     lowercase: bool = False
     files: tuple[Path, ...] | None = None
     tokenizer: BleuTokenizer | None = None
+    metrics: Sequence[str] = ()
 
     @property
     def given(self) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 from s2s.data.batches import ParallelBatch
 from s2s.decoding.generate import LengthLimited
 from s2s.errors import UserError
-from s2s.evaluation.metrics import NAMES, Score, score_lines
+from s2s.evaluation.metrics import Score, score_lines
 from s2s.evaluation.tokenization import Tokenization, choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
@@ -54,8 +54,6 @@ class GenerationEvaluation(Evaluation):
         tokenizer: sacreBLEU tokenizer for BLEU and TER.
         length_limited: Number of texts that the length limit ended; None if there are none.
     """
-
-    metrics: ClassVar[Sequence[str]] = NAMES
 
     beam: int
     length_penalty: float
@@ -120,7 +118,7 @@ class GenerationEvaluation(Evaluation):
 
         first, tokenization = evaluations[0], cls._check_comparable(evaluations)
         texts = {each.run: each.outputs for each in evaluations}
-        return compare(texts, first.references, first.lowercase, cls.metrics, tokenization)
+        return compare(texts, first.references, first.lowercase, [*first.scores], tokenization, first.inputs)
 
     @classmethod
     def compare_groups(cls, groups: Mapping[str, Sequence[Self]]) -> "list[GroupComparison]":
@@ -130,7 +128,9 @@ class GenerationEvaluation(Evaluation):
         evaluations = [each for runs in groups.values() for each in runs]
         first, tokenization = evaluations[0], cls._check_comparable(evaluations)
         texts = {name: [each.outputs for each in runs] for name, runs in groups.items()}
-        return compare_text_groups(texts, first.references, first.lowercase, cls.metrics, tokenization)
+        return compare_text_groups(
+            texts, first.references, first.lowercase, [*first.scores], tokenization, first.inputs
+        )
 
     @classmethod
     def _check_comparable(cls, evaluations: Sequence[Self]) -> Tokenization:

@@ -173,6 +173,17 @@ def test_api_scores_are_those_of_the_command_and_nothing_is_written(small_world)
         assert html.unescape(found._repr_html_()) == f"<pre>{found}</pre>"
 
 
+@pytest.mark.filterwarnings("ignore:line 1")
+def test_api_sentences_are_translated_one_by_one(small_world, tmp_path):
+    lines, run = ["The dog runs.  A man sees it.", "", " A cat."], s2s.load(small_world / "runs/t")
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    first, second, third = run.translate(["The dog runs.", "A man sees it.", "A cat."])
+    found = run.translate(lines, split_sentences=True)
+    assert run.translate(lines[0], split_sentences=True) == found[0]
+    assert found == [f"{first}  {second}", "", f" {third}"]
+    assert found == _command("translate", run.loaded.path, "--split-sentences", "--input", tmp_path / "lines.txt")
+
+
 def test_api_several_references_are_scored_together(small_world, tmp_path):
     sources, one, other = ["A dog runs.", "A man sleeps."], ["Ein Hund.", "Ein Mann."], ["Der Hund.", "Der Mann."]
     for name, lines in {"src": sources, "one": one, "other": other}.items():
@@ -195,7 +206,11 @@ def test_api_several_references_are_scored_together(small_world, tmp_path):
     [
         (lambda w: s2s.score(["a"], []), r"1 translations and 0 references"),
         (lambda w: s2s.score(["a"], [[]]), r"references\[0\]: has no reference"),
-        (lambda w: s2s.score(["a"], ["a"], metrics=["blue"]), r"unknown metric 'blue'\n.*bleu, chrf"),
+        (lambda w: s2s.score(["a"], ["a"], metrics=["blue"]), r"metrics: 'blue' is no metric\n.*did you mean bleu"),
+        (lambda w: s2s.score(["a"], ["a"], sources=["a", "b"]), r"1 translations and 2 sources"),
+        (lambda w: s2s.load(w / "runs/t").evaluate(metrics=["blue"]), r"metrics: 'blue' is no metric"),
+        (lambda w: s2s.load(w / "runs/c").evaluate(metrics=["bleu"]), r"cannot be scored by chosen metrics"),
+        (lambda w: s2s.load(w / "runs/c").split_sentences(["a"]), r"cannot split sentences\n.*translation"),
         (lambda w: s2s.score(["a"], ["a"], tokenizer="zn"), r"unknown tokenizer 'zn'\n.*13a, zh"),
         (lambda w: s2s.load(w / "runs/t").evaluate(sources=["a"]), r"go together"),
         (lambda w: s2s.load(w / "runs/t").evaluate(sources=["a"], references=["a", "b"]), r"1 sources and 2"),

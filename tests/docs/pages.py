@@ -701,7 +701,8 @@ PAGES = {
         check=lambda session: has("mlm_imdb", "imdb_pretrained", "frozen", "slower"),
     ),
     "metrics": Page(
-        not_executed={"^s2s evaluate|^from collections": _OTHER_TEST.format("tests/test_adding_a_metric.py")}
+        prepare=trained,
+        not_executed={"^s2s evaluate --hyp|^from collections": _OTHER_TEST.format("tests/test_adding_a_metric.py")},
     ),
     "own-vocabulary": Page(prepare=_own_vocabulary, settings={TRAIN_TRANSLATE: TRANSLATE}),
     "pretrained-weights": Page(

@@ -1,5 +1,7 @@
 """Installed metrics have the values, intervals and tests of our own metrics; adapters call their packages."""
 
+import json
+import shutil
 import sys
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
@@ -8,6 +10,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+import s2s
 from s2s.cli.main import commands
 from s2s.errors import UserError
 from s2s.evaluation.inference import holm
@@ -67,6 +70,26 @@ def test_installed_metric_scores_files_with_several_references_and_sources(entry
     ):
         with pytest.raises(UserError, match=message):
             CliRunner().invoke(commands, [*words, *more], standalone_mode=False, catch_exceptions=False)
+
+
+def test_chosen_metrics_of_a_run_are_those_of_its_translations(entry_points, small_world, tmp_path):
+    folder, other = small_world / "runs/t", tmp_path / "other"
+    shutil.copytree(folder, other)
+    kept = {path: path.read_bytes() for path in folder.glob("evaluation-*")}
+    words = ["evaluate", str(folder), str(other), "--json", str(tmp_path / "found.json")]
+    chosen = ["--metric", "copied", "--metric", "exact"]
+    said = CliRunner().invoke(commands, [*words, *chosen], standalone_mode=False, catch_exceptions=False)
+    assert "BLEU" not in said.output
+    found = json.loads((tmp_path / "found.json").read_text())
+    ours, _ = found["evaluations"]
+    outputs = [ours[name] for name in ("translations", "references", "sources")]
+    expected = s2s.score(outputs[0], outputs[1], metrics=["copied", "exact"], sources=outputs[2])
+    assert {name: each["value"] for name, each in ours["scores"].items()} == {n: s.value for n, s in expected.items()}
+    assert s2s.load(folder).evaluate(metrics=["copied", "exact"]).scores == expected
+    tested = [(each["metric"], each["p_value"]) for each in found["comparisons"]]
+    assert tested == [("copied", None), ("copied", 1.0), ("exact", None), ("exact", 1.0)]
+    # The scores of the run stay those of the usual metrics.
+    assert {path: path.read_bytes() for path in folder.glob("evaluation-*")} == kept
 
 
 def test_comparisons_of_several_systems_are_corrected_by_holm():

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,8 +37,6 @@ class CaptionEvaluation(GenerationEvaluation):
         captions: Generated caption of each image.
         looks: Attention maps of some captions; empty if the model has no attention.
     """
-
-    metrics: ClassVar[Sequence[str]] = METRICS
 
     facts: dict[str, Share] | None
     names: list[str]

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from s2s.data.pairs import with_prefix
 from s2s.decoding.generate import length_limited
 from s2s.errors import counted
-from s2s.evaluation.metrics import Bucket, by_source_length, scores, word_accuracy
+from s2s.evaluation.metrics import NAMES, Bucket, by_source_length, scores, word_accuracy
 from s2s.evaluation.tokenization import choose_tokenization
 from s2s.models.base import Seq2Seq
 from s2s.tasks.base import EvaluationOptions, LoadedModel
@@ -22,8 +22,8 @@ class TranslationEvaluation(GenerationEvaluation):
 
     Attributes:
         words: Share of words that are correct at their position, in percent; None unless each source word has one
-            target word.
-        buckets: BLEU by source length.
+            target word, and if the caller names metrics.
+        buckets: BLEU by source length; empty if the caller names other metrics.
         sources: Sources without the run's prefix.
         translations: Output of the model for each source.
     """
@@ -50,8 +50,8 @@ class TranslationEvaluation(GenerationEvaluation):
         return "\n".join([*lines, *self.notes()])
 
     def to_json(self) -> str:
-        found = asdict(self) | self.summary() | {"exact": self.scores["exact"].value}
-        return json.dumps(found, indent=1, ensure_ascii=False)
+        exact = {"exact": self.scores["exact"].value} if "exact" in self.scores else {}
+        return json.dumps(asdict(self) | self.summary() | exact, indent=1, ensure_ascii=False)
 
 
 def evaluate_pairs(
@@ -67,6 +67,7 @@ def evaluate_pairs(
         translator = build_translator(run)
         written = list(translator.translate(asked, advance))
     translations = [each.text for each in written]
+    names = scoring.metrics or NAMES
     own_case = run.tokenizers[-1].writes_lowercase
     lowercase = scoring.lowercase or own_case
     tokenization = choose_tokenization(references, scoring.tokenizer or run.recipe.validation.bleu_tokenizer)
@@ -78,9 +79,9 @@ def evaluate_pairs(
         length_penalty=run.recipe.decoding.length_penalty,
         lowercase=lowercase,
         own_case=lowercase == own_case,
-        scores=scores(translations, references, lowercase, tokenization=tokenization),
-        words=word_accuracy(sources, translations, references, lowercase),
-        buckets=by_source_length(sources, translations, references, lowercase, tokenization),
+        scores=scores(translations, references, lowercase, names, tokenization, sources),
+        words=None if scoring.metrics else word_accuracy(sources, translations, references, lowercase),
+        buckets=by_source_length(sources, translations, references, lowercase, tokenization) if "bleu" in names else [],
         sources=sources,
         references=references,
         translations=translations,

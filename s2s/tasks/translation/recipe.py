@@ -154,5 +154,5 @@ SCHEMA = schema.TaskSchema(
     use="translate:  s2s translate {} {}",
     example="'A sentence.'",
     changeable=("data", "decoding", "device"),
-    scored_by=("--beam", "--lowercase", "--source", "--tokenize"),
+    scored_by=("--beam", "--lowercase", "--metric", "--source", "--tokenize"),
 )
