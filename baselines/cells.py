@@ -3,8 +3,8 @@
 Elman network, GRU and LSTM are fused kernels, minGRU and minLSTM parallel scans. A layer maps a sequence of vectors to
 a sequence of states, and continues from a given state: token by token or all at once, it gives the same numbers.
 
-To add a cell, write a subclass of `Cell` with `forward`, set `parts` to the number of its state tensors, and add it to
-`CELLS`. docs/adding-a-model.md lists the further steps.
+To add a cell, write a subclass of `Cell` with `forward`, set `parts` to the number of its state tensors, and `is_scan`
+if it is a parallel scan, and add it to `CELLS`. docs/adding-a-model.md lists the further steps.
 
 A fused kernel hides its recurrence. Read `elman_step`, `gru_step` and `lstm_step` for the equations of one step, in
 torch's order of gates. Only tests run these functions: they compare each kernel with its equations, for the same

@@ -30,8 +30,7 @@ class LayerFields(Section):
     """Dropout rate of embeddings, between layers and of the output, never from step to step (Zaremba et al. 2014)."""
     scale_embeddings: bool = False
     """Multiply embeddings by √width, so that they start at the size of states, as in the Transformer. Models then learn
-    sooner
-    if all tokens are frequent, but learn less in the end if many are rare (docs/dev/log.md)."""
+    sooner if all tokens are frequent, but learn less in the end if many are rare (docs/dev/log.md)."""
 
 
 class EncoderFields(LayerFields):
@@ -43,8 +42,7 @@ class EncoderFields(LayerFields):
     """Half of the encoder's width reads from the end to the beginning (Schuster & Paliwal 1997)."""
     reverse_source: bool = False
     """A one-directional encoder reads from the end to the beginning, so that the first words to write are the last ones
-    read
-    (Sutskever et al. 2014, section 3.3)."""
+    read (Sutskever et al. 2014, section 3.3)."""
 
     @model_validator(mode="after")
     def _directions(self) -> "EncoderFields":
@@ -84,8 +82,7 @@ class AttentionFields(TranslatorFields):
     2015)."""
     input_feeding: bool = False
     """Feed the output of each step into the next one (Luong et al. 2015, section 3.3). The decoder then also trains
-    step by
-    step and is slower."""
+    step by step and is slower."""
     coverage: bool = False
     """Add coverage, the sum of earlier attention weights, to the score (Tu et al. 2016); needs `additive`."""
     max_positions: Length = 256

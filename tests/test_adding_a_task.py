@@ -5,6 +5,7 @@ import json
 import random
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,16 +17,6 @@ from s2s.recipe.reference import reference
 from s2s.run.tasks import read, schemas
 
 PAGE = Path(__file__).parents[1] / "docs" / "adding-a-task.md"
-RECIPE = """
-name: stars
-task: regression
-data: {train: train.tsv, validation: 20, test: test.tsv}
-tokenizer: {kind: word, size: 15}
-model: {kind: gru, width: 16, dropout: 0.0}
-training: {updates: 40, warmup: 4, learning_rate: 0.03, schedule: constant}
-validation: {every: 40}
-device: {kind: cpu, precision: fp32, threads: 1}
-"""
 STARS = {"bad": 1, "fair": 3, "good": 5}
 
 
@@ -40,18 +31,21 @@ def _table(count: int, seed: int) -> str:
 @pytest.fixture
 def place(tmp_path, monkeypatch) -> Path:
     page = PAGE.read_text(encoding="utf-8")
-    assert len(page.splitlines()) <= 120
+    assert len(page.splitlines()) <= 140
     files = re.findall(r"`(regression/\S+\.py)`.*?```python\n(.*?)```", page, flags=re.DOTALL)
     assert [name for name, _ in files] == ["regression/recipe.py", "regression/task.py"]
     (tmp_path / "regression").mkdir()
     for name, text in [("regression/__init__.py", ""), *files]:
         (tmp_path / name).write_text(text)
-    (group, point) = re.findall(r'```toml\n\[project.entry-points."(.*)"\]\n(.*?)\n```', page)[0]
+    (project,), (recipe,) = (re.findall(rf"```{kind}\n(.*?)```", page, flags=re.DOTALL) for kind in ("toml", "yaml"))
+    project = tomllib.loads(project)["project"]
+    ((group, points),) = project["entry-points"].items()
     information = tmp_path / "s2s_regression-1.0.dist-info"
     information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: s2s-regression\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text(f"[{group}]\n{point.replace(chr(34), '')}\n")
-    (tmp_path / "stars.yaml").write_text(RECIPE)
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 1.0\n")
+    entry = "\n".join([f"[{group}]", *(f"{name} = {place}" for name, place in points.items())])
+    (information / "entry_points.txt").write_text(entry)
+    (tmp_path / "stars.yaml").write_text(f"{recipe}device: {{kind: cpu, precision: fp32, threads: 1}}\n")
     (tmp_path / "train.tsv").write_text(_table(120, 1))
     (tmp_path / "test.tsv").write_text(_table(30, 2))
     monkeypatch.chdir(tmp_path)

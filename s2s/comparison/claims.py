@@ -143,7 +143,7 @@ def tested_pair(ahead: str, behind: str, pairs: Pairwise, found: Assessment) -> 
         pairs: Differences of all pairs, where higher is better.
         found: Assessment of `ahead` beside `behind`, with the validity checks of both.
     """
-    difference, _ = pairs.beside(ahead, behind)
+    difference, _ = pairs.compare(ahead, behind)
     if difference is None or found.standing not in ("better", "worse", "tie", "undecided"):
         reason = f"{ahead} beside {behind}: {found.reasons[0]}" if found.reasons else "not measured"
         return Pair(ahead, behind, 0.0, 1.0, reason=reason)
@@ -152,7 +152,7 @@ def tested_pair(ahead: str, behind: str, pairs: Pairwise, found: Assessment) -> 
 
 def speed_pair(benchmark: SpeedBenchmark, ahead: str, behind: str) -> Pair:
     """Return the test of two speeds as evidence on a claim; the difference is that of their logarithms."""
-    difference, _ = benchmark.pairs.beside(ahead, behind)
+    difference, _ = benchmark.pairs.compare(ahead, behind)
     if difference is None:
         return Pair(ahead, behind, 0.0, 1.0, reason="not measured in the same rounds")
     if not (steady := benchmark.steady(ahead, behind)).passed:
@@ -331,7 +331,7 @@ def claim_numbers(
     known = [value for model, value in plain.items() if value is not None and not closed.get(model)]
     top = (max(known) if best == "high" else min(known)) if best and known else None
     first = [model for model, value in plain.items() if value == top and not closed.get(model)]
-    tied = {m for m in plain for n in first if pairs and not closed.get(m) and (pairs.beside(m, n)[1] or 0.0) >= LEVEL}
+    tied = {m for m in plain for n in first if pairs and not closed.get(m) and (pairs.compare(m, n)[1] or 0.0) >= LEVEL}
     bounds = set(at_least)
     notes = {model: _closed_in_words(own) for model, own in closed.items() if own} | {**(notes or {})}
     return [

@@ -324,7 +324,7 @@ class SpeedBenchmark:
         where = {f"place of {name}": self.places[name] for name in (model, other) if len(self.references[name]) > 1}
         if not steady.passed:
             return Assessment("not measurable", other, reasons=(steady.sentence,), facts=where)
-        difference, p = self.pairs.beside(model, other)
+        difference, p = self.pairs.compare(model, other)
         if difference is None or p is None:
             return Assessment("not measurable", other, reasons=("one round, so no test over rounds",))
         margin = math.log1p(MARGIN)

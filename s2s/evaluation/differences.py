@@ -93,7 +93,7 @@ class Pairwise(dict[tuple[str, str], Difference]):
         """The level that the smallest p-value must be below: `LEVEL` divided by the number of pairs."""
         return LEVEL / max(1, len(self))
 
-    def beside(self, one: str, other: str) -> tuple[Difference | None, float | None]:
+    def compare(self, one: str, other: str) -> tuple[Difference | None, float | None]:
         """Return `one` minus `other` in whatever order, with the corrected p-value, or (None, None)."""
         if (other, one) in self:
             return self[other, one], self.p[other, one]

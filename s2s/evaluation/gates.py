@@ -1,7 +1,8 @@
 """Validity checks and outcomes: conditions on a measurement before a verdict.
 
 Examples: a translator must use its source, its training must have converged, and its learning rate must not be at the
-end of the grid. Each check is a function of numbers; a failed one replaces the verdict.
+end of the grid. Each check is a function of numbers; a failed one replaces the verdict, unless more training would not
+change it (`assess_pair`).
 """
 
 import math
@@ -73,7 +74,7 @@ class Gate:
         passed: Whether it passed.
         sentence: Sentence with numbers and threshold.
         progress: Scores at the end of training by unit, if it checks whether training is over. If such a check fails,
-            `beside` still has a verdict if further training would not change it.
+            `assess_pair` still has a verdict if further training would not change it.
     """
 
     name: str
@@ -343,7 +344,7 @@ def _blocking(gates: Sequence[Gate]) -> list[Gate]:
     return [gate for gate in failed(gates) if not gate.progress]
 
 
-def beside(
+def assess_pair(
     model: str,
     other: str,
     pairs: Pairwise,
@@ -370,7 +371,7 @@ def beside(
     """
     if not other:
         return Assessment("not measurable", reasons=("no other model was measured",))
-    difference, p = pairs.beside(model, other)
+    difference, p = pairs.compare(model, other)
     ties = math.comb(max(2, sum(not _blocking(own) for own in gates.values())), 2)
     blocked = any(_blocking(gates[name]) for name in (model, other))
     outcome = decide_outcome(difference, [], p, margin, ties)

@@ -34,20 +34,17 @@ class Blocks(Section):
     """Attention heads of the queries."""
     heads_kind: Literal["split", "wide"] = "split"
     """`split`: heads divide the width among them. `wide`: each head has the whole width, for `heads` times as many
-    parameters
-    (Bloem 2019, "Transformers from scratch")."""
+    parameters (Bloem 2019, "Transformers from scratch")."""
     key_value_heads: Width | None = None
     """Key/value heads, each of which serves equally many query heads (grouped-query attention, Ainslie et al. 2023);
-    null:
-    `heads`."""
+    null: `heads`."""
     feedforward: Inner = 1024
     """Hidden size of the feed-forward blocks (d_ff)."""
     norm: Literal["pre", "post"] = "pre"
     """`pre`: normalization before each block (Xiong et al. 2020). `post`: after the sum (Vaswani et al. 2017)."""
     norm_kind: Literal["layer", "rms"] = "layer"
     """`layer`: subtract the mean and divide by the standard deviation (Ba et al. 2016). `rms`: divide by the root mean
-    square
-    (Zhang & Sennrich 2019)."""
+    square (Zhang & Sennrich 2019)."""
     embedding_norm: bool = False
     """Normalize the sum of token and position embeddings, as BERT does."""
     norm_epsilon: Epsilon = 1e-5
@@ -56,8 +53,7 @@ class Blocks(Section):
     """Multiply token embeddings by √width; BERT does not."""
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
     """Activation of the feed-forward blocks. `swish` is x · σ(x) (Ramachandran et al. 2017); `swiglu` adds a gate, a
-    third
-    matrix of width times `feedforward` (Shazeer 2020)."""
+    third matrix of width times `feedforward` (Shazeer 2020)."""
     max_positions: Length = 1024
     """Longest sequence in tokens for learned positions; the other kinds have no limit."""
     dropout: Probability = 0.1
@@ -68,8 +64,7 @@ class Blocks(Section):
     """Dropout rate inside of the feed-forward blocks."""
     attention: Literal["auto", "fused", "explicit"] = "auto"
     """`fused`: torch's scaled_dot_product_attention. `explicit`: the softmax written out. Both are equal; `auto` uses
-    the
-    faster one for the device, the precision and the length."""
+    the faster one for the device, the precision and the length."""
 
     @model_validator(mode="after")
     def _fits(self) -> "Blocks":
@@ -108,8 +103,7 @@ class Settings(EncoderSettings):
     """Number of decoder layers."""
     decoder_positions: Positions = "sinusoidal"
     """Positions of the decoder, of the same kinds. With `none`, the causal mask still gives some information on
-    positions
-    (Haviv et al. 2022)."""
+    positions (Haviv et al. 2022)."""
     tie: Literal["all", "target", "none"] = "all"
     """Tied embeddings: `all` shares one matrix between source, target and output (needs a shared vocabulary), `target`
     between target and output, `none` shares nothing."""
@@ -124,8 +118,7 @@ class LanguageSettings(Blocks):
     """Number of layers."""
     decoder_positions: Positions = "sinusoidal"
     """Positions, of the kinds of `encoder_positions`. With `none`, the causal mask still gives some information on
-    positions
-    (Haviv et al. 2022)."""
+    positions (Haviv et al. 2022)."""
     tie: bool = True
     """Tie the output projection to the token embeddings (Press & Wolf 2017)."""
 

@@ -25,8 +25,8 @@ from s2s.launch import TorchrunProcess
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-# Timeout of collectives: other ranks wait this long for rank 0 while it validates. A process that has ended is noticed
-# at once.
+# Timeout of collectives: ranks wait this long for each other, as while rank 0 saves. A process that has ended is
+# noticed at once.
 _PATIENCE = timedelta(hours=2)
 # Bytes of gradients in one all-reduce, as in torch's DistributedDataParallel.
 _BUCKET = 25 * 2**20
@@ -57,7 +57,7 @@ class Distributed:
 
     @property
     def is_main_process(self) -> bool:
-        """True for rank 0 (main process), which logs, validates and saves for all."""
+        """True for rank 0 (main process), which logs and saves for all."""
         return self.rank == 0
 
     def all_reduce_sum(self, *numbers: int | float) -> list[int | float]:

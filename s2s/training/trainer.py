@@ -2,8 +2,8 @@
 
 `Trainer.train_step` has gradient accumulation over micro-batches, data parallelism over ranks, gradient clipping, mixed
 precision (autocast) and EMA. `TrainingLoop.fit` logs each step, validates, saves checkpoints, applies early stopping
-and stops gracefully at a signal. Both are generators of steps without callbacks: the caller can look at each step, or
-stop iterating.
+and stops gracefully at a signal. `Trainer.updates` and `TrainingLoop.fit` are generators of steps: the caller can look
+at each step, or stop iterating.
 """
 
 import time
@@ -78,8 +78,8 @@ class Trainer(Generic[Model, Batch]):
         scales: Factor of the learning rate by parameter name; 1 for other parameters.
 
     Raises:
-        UserError: `training.freeze` matches no parameter or all of them; the noise scale is to be measured and a step
-            has a single micro-batch; or a step has fewer examples than there are ranks.
+        UserError: `training.freeze` matches no parameter or all of them; most steps have fewer examples than there are
+            ranks; or the noise scale is to be measured with several ranks, or with one micro-batch in each step.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class Trainer(Generic[Model, Batch]):
         # The mean batch size can differ between epochs; the number of accumulation steps must not.
         self.micro_batches = examples.accumulation_steps(examples.make_batches(seeds.data, 0))
         self._start_at(0, 0)
-        check_world_size(self.distributed, [sum(map(len, batches)) for batches in self.groups], training.noise_scale)
-        if training.noise_scale and all(len(batches) < 2 for batches in self.groups):
+        check_world_size(self.distributed, [sum(map(len, group)) for group in self.groups], training.noise_scale)
+        if training.noise_scale and all(len(group) < 2 for group in self.groups):
             raise UserError(
                 "an optimizer step has only one micro-batch, and the noise is measured between micro-batches",
                 where="training.noise_scale",
@@ -204,11 +204,11 @@ class Trainer(Generic[Model, Batch]):
         self.load_state(self.distributed.broadcast_tensors(tensors), self.distributed.broadcast_object(place))
 
     def _start_at(self, epoch: int, position: int) -> None:
-        """Make the batches of an epoch, and continue at a step of it."""
+        """Make the batches of an epoch, as rows of examples in groups of one step, and continue at a step of it."""
         self.epoch, self.position = epoch, position
         self.groups = group_into_steps(self.examples.make_batches(self.seeds.data, epoch), self.micro_batches)
         self._shares = [
-            shard_batches(batches, self.distributed.rank, self.distributed.world_size) for batches in self.groups
+            shard_batches(group, self.distributed.rank, self.distributed.world_size) for group in self.groups
         ]
 
     def train_step(self) -> StepResult:
@@ -221,7 +221,7 @@ class Trainer(Generic[Model, Batch]):
         epoch_seed = derive_seed(self.seeds.data, self.epoch)
         batches = self._prefetcher.batches(group, epoch_seed, following[0] if following else None)
         # 2. One denominator for all items of the step, over micro-batches and ranks.
-        items, tokens, real, parts = self.distributed.all_reduce_sum(
+        items, tokens, real, num_micro_batches = self.distributed.all_reduce_sum(
             sum(batch.count for batch in batches),
             sum(batch.tokens for batch in batches),
             sum(batch.real_share for batch in batches),
@@ -248,6 +248,7 @@ class Trainer(Generic[Model, Batch]):
         if is_asynchronous(device) and self.optimization.skips_on_device:
             self.optimization.step(number, norm, measured.found_inf)
         else:
+            # Nothing is queued ahead, so this step is checked before it moves the weights.
             self._check_pending_finite()
             self.optimization.step(number, norm)
         self.update, self.position = number, self.position + 1
@@ -259,7 +260,7 @@ class Trainer(Generic[Model, Batch]):
             seconds=time.perf_counter() - started,
             cpu_seconds=time.process_time() - worked,
             learning_rate=learning_rate(number, self.settings),
-            real_share=real / parts,
+            real_share=real / num_micro_batches,
             clip=self.settings.clip,
             measured=measured,
             parts=tuple(batch.count for batch in batches),

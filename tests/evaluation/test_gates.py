@@ -16,7 +16,7 @@ from s2s.evaluation.gates import (
     Gate,
     Progress,
     above_chance,
-    beside,
+    assess_pair,
     best_other,
     can_close,
     converged,
@@ -160,11 +160,11 @@ def _learning(bleu, gain):
 def test_beside_has_a_verdict_that_training_would_not_change(difference, gates, standing):
     checks = {name: [_learning(*own)] for name, own in gates.items()}
     pair = _one_pair(Difference(difference, 0.1, 8), 0.001)
-    found = beside("gru", "lstm", pair, checks)
+    found = assess_pair("gru", "lstm", pair, checks)
     assert found.standing == standing
     assert (found.difference is None) == (standing in ("still learning", "not measurable"))
     # another failed check leaves no verdict
-    blocked = beside("gru", "lstm", pair, checks | {"gru": [READS, *checks["gru"]]})
+    blocked = assess_pair("gru", "lstm", pair, checks | {"gru": [READS, *checks["gru"]]})
     assert blocked.standing == "not measurable"
     # the rival of the best may still learn
     assert best_other("gru", {"gru": 1, "lstm": 3, "rnn": 2}, {**checks, "rnn": [OPEN]}) == "lstm"
@@ -222,7 +222,7 @@ READS = Gate("uses its source", False, "reads nothing")
     ],
 )
 def test_gate_assessment_names_what_it_rests_on(difference, p, gates, expected):
-    found = beside("gru", "lstm", _one_pair(difference, p), {"gru": [OPEN], "lstm": [OPEN]} | gates)
+    found = assess_pair("gru", "lstm", _one_pair(difference, p), {"gru": [OPEN], "lstm": [OPEN]} | gates)
     assert (found.standing, found.rival, found.test) == (expected.standing, expected.rival, expected.test)
     assert found.p == (None if expected.p is None else pytest.approx(expected.p, rel=0.01))
     if expected.reasons:
@@ -295,14 +295,14 @@ def test_comparison_reports_its_detectable_difference():
 
     # of fifteen differences the smallest p-value counts fifteen times: less would be seen
     assert f"{sharp.detectable(level=0.05 / 15):.1f} BLEU" in powerful(sharp, pairs=15).sentence
-    found = beside("gru", "lstm", _one_pair(Difference(0.2, 1.5, 8), 0.9, pairs=15), {"gru": [], "lstm": []})
+    found = assess_pair("gru", "lstm", _one_pair(Difference(0.2, 1.5, 8), 0.9, pairs=15), {"gru": [], "lstm": []})
     seen = Difference(0.2, 1.5, 8).detectable(level=0.05 / 15)
     assert found.reasons[0].startswith(f"a difference of {seen:.1f} BLEU would have been seen")
 
 
 def test_gate_runs_that_never_vary_are_sure_of_as_much_as_their_number_allows():
     few, more = (welch([1.0] * seeds, [9.0] * seeds) for seeds in (3, 5))
-    found = beside("gru", "lstm", _one_pair(few, few.p()), {"gru": [], "lstm": []})
+    found = assess_pair("gru", "lstm", _one_pair(few, few.p()), {"gru": [], "lstm": []})
     assert found.standing == "undecided"
     assert found.reasons == ("no run varies, and the least p-value that so few can give is 0.1",)
     assert powerful(more).passed
@@ -330,7 +330,7 @@ def test_gate_tie_among_many_must_be_proven_as_often():
     for learned, found in ((2, "tie"), (3, "undecided"), (4, "undecided")):
         # of those whose gates are closed nobody would have said that they are equal
         gates = {name: [OPEN] if i < learned else [CLOSED] for i, name in enumerate(names)}
-        assessed = beside("gru", "lstm", _one_pair(close, close.p(), pairs=6), gates)
+        assessed = assess_pair("gru", "lstm", _one_pair(close, close.p(), pairs=6), gates)
         assert assessed.standing == found
         if found == "tie":
             assert (assessed.p, assessed.test) == (close.equivalence_p(1.0), EQUIVALENCE)
@@ -353,20 +353,20 @@ def test_pairs_share_one_correction_and_are_reported_for_both_models():
     assert list(pairs) == [("a", "b"), ("a", "c"), ("b", "c")]
     assert pairs.level == LEVEL / 3
     assert list(pairs.p.values()) == holm([each.p() for each in pairs.values()])
-    there, back = pairs.beside("b", "a"), pairs.beside("a", "b")
+    there, back = pairs.compare("b", "a"), pairs.compare("a", "b")
     assert there == (pairs["a", "b"], pairs.p["a", "b"])
     assert back == (replace(pairs["a", "b"], value=-pairs["a", "b"].value), pairs.p["a", "b"])
-    assert pairs.beside("a", "alone") == (None, None)
+    assert pairs.compare("a", "alone") == (None, None)
 
 
 def test_power_uses_the_number_of_tested_pairs():
     pairs = Pairwise({("gru", "lstm"): Difference(0.2, 1.5, 8)})
     gates = {"gru": [], "lstm": [], "alone": []}
-    found = beside("lstm", "gru", pairs, gates)
+    found = assess_pair("lstm", "gru", pairs, gates)
     assert (found.standing, found.p) == ("undecided", pairs["gru", "lstm"].p())
     assert not found.decided
-    assert beside("alone", "gru", pairs, gates).reasons == ("one seed, so no test over seeds",)
-    assert beside("gru", "", pairs, gates).reasons == ("no other model was measured",)
+    assert assess_pair("alone", "gru", pairs, gates).reasons == ("one seed, so no test over seeds",)
+    assert assess_pair("gru", "", pairs, gates).reasons == ("no other model was measured",)
 
 
 def test_gate_device_that_waits_for_its_next_operation_is_not_measured():

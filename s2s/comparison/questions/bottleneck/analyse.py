@@ -30,7 +30,7 @@ from s2s.comparison.runs import TrainedRun
 from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
 from s2s.comparison.translation import corpus_score
 from s2s.evaluation.differences import Difference, Pairwise, over_seeds_and_sentences
-from s2s.evaluation.gates import Assessment, Gate, beside, best_other, translates
+from s2s.evaluation.gates import Assessment, Gate, assess_pair, best_other, translates
 from s2s.evaluation.inference import Estimate, draws, estimate, mean
 from s2s.evaluation.metrics import metrics, scores_of
 
@@ -224,7 +224,7 @@ def _verdict(
         # a model that translates nothing keeps all of it, and is no rival
         other = best_other(model, {name: _mean_retained_bleu(each, places) for name, each in kinds.items()}, checks)
         test = "t-test over seeds and texts, Holm"
-        found = beside(model, other, pairs, checks, "% of its own BLEU", MARGIN, test=test)
+        found = assess_pair(model, other, pairs, checks, "% of its own BLEU", MARGIN, test=test)
         facts = {"words of the longest text learned from": learned}
         kept = _variations(own, kinds[other], places) if found.decided else {}
         value, found = _estimate(own, places), replace(found, facts=facts, variations=kept)

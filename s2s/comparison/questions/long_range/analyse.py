@@ -18,7 +18,7 @@ from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
 from s2s.comparison.task_training import Rates, Validation
 from s2s.data.exercises import EXERCISES, Agreement
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, welch
-from s2s.evaluation.gates import Assessment, Gate, above_chance, beside, best_other, converged, failed, rate_inside
+from s2s.evaluation.gates import Assessment, Gate, above_chance, assess_pair, best_other, converged, failed, rate_inside
 from s2s.evaluation.inference import Estimate, Share, holm, mean, wilson
 from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p
 
@@ -346,7 +346,7 @@ def assess_distance(model: str, of_all: Models) -> Assessment:
         # both are censored at the same distance, which does not make them equal
         reason = f"both reach beyond the longest distance tested, {both[0].max_distance:,} symbols"
         return Assessment("undecided", other, reasons=(reason,))
-    found = beside(model, other, differences(of_all), gates, "doublings", MARGIN, test="log-rank, Holm")
+    found = assess_pair(model, other, differences(of_all), gates, "doublings", MARGIN, test="log-rank, Holm")
     if found.standing == "tie" and any(own.beyond for own in both):
         # censored seeds count as the longest distance, so they are equal by construction
         reason = f"some seeds reach beyond {both[0].max_distance:,}, the longest distance tested"

@@ -40,7 +40,7 @@ from s2s.evaluation.gates import (
     Assessment,
     Gate,
     Progress,
-    beside,
+    assess_pair,
     improves_little,
     progress_of,
     uses_its_source,
@@ -193,7 +193,7 @@ def _assess(model: str, runs: Runs[TranslationRun], pairs: Mapping[tuple[str, st
     other = max(others, key=lambda name: _score("bleu", runs[name]).value)
     apart = Pairwise({models: pair.over_both for models, pair in pairs.items() if pair.over_both})
     checks = {name: gates(own) for name, own in runs.items()}
-    found = beside(model, other, apart, checks, test="t-test over seeds and sentences, Holm")
+    found = assess_pair(model, other, apart, checks, test="t-test over seeds and sentences, Holm")
     still = gained(runs[model])
     facts = {}
     if still is not None and found.standing != "still learning":

@@ -7,7 +7,7 @@ from s2s.comparison.paired_tests import listed
 from s2s.comparison.report.numbers import number
 from s2s.comparison.results import Claim
 from s2s.evaluation.differences import LEVEL, Pairwise
-from s2s.evaluation.gates import TIE, Gate, beside
+from s2s.evaluation.gates import TIE, Gate, assess_pair
 from s2s.evaluation.inference import Estimate
 
 
@@ -34,7 +34,7 @@ def translates_best(
     others = [model for model in scores if model not in transformers]
     if not transformers or not others:
         return None
-    tested = [tested_pair(a, b, pairs, beside(a, b, pairs, gates)) for a in transformers for b in others]
+    tested = [tested_pair(a, b, pairs, assess_pair(a, b, pairs, gates)) for a in transformers for b in others]
     decision = decide(tested)
     shown = {model: number(score.value) for model, score in scores.items()}
     sentence = (
@@ -43,7 +43,7 @@ def translates_best(
     if decision.pair and decision.pair.equal:
         sentence += f"; {decision.pair.behind} and {decision.pair.ahead} are equal within {TIE:g} BLEU"
         others = [(each.ahead, each.behind) for each in tested if not each.equal]
-        if near := [behind for ahead, behind in others if (pairs.beside(ahead, behind)[1] or 0.0) >= LEVEL]:
+        if near := [behind for ahead, behind in others if (pairs.compare(ahead, behind)[1] or 0.0) >= LEVEL]:
             sentence += f", {listed(near)} may be"
     return Claim(
         name="translates-best",

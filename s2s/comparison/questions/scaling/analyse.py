@@ -12,7 +12,16 @@ from s2s.comparison.reporting import Column, Interval, axis, figure, gates_table
 from s2s.comparison.results import Axis, Figure, Table, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial
 from s2s.evaluation.differences import Difference, Pairwise, welch
-from s2s.evaluation.gates import LEARNING, Assessment, Gate, beside, best_other, failed, rate_inside, uses_its_source
+from s2s.evaluation.gates import (
+    LEARNING,
+    Assessment,
+    Gate,
+    assess_pair,
+    best_other,
+    failed,
+    rate_inside,
+    uses_its_source,
+)
 from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.tasks.source_use import SourceUse
 
@@ -192,7 +201,7 @@ def _verdict(
     other = best_other(model, {name: gain.value for name, gain in gains.items()}, checks)
     value, found = None, Assessment("not measurable", reasons=closed or ("fewer than three sizes",))
     if model in gains:
-        found = beside(model, other, pairs, checks, "%", MARGIN, 1, test="t-test of slopes, Holm")
+        found = assess_pair(model, other, pairs, checks, "%", MARGIN, 1, test="t-test of slopes, Holm")
         found = replace(found, variations=_variations(models, model, other) if found.decided else {})
         if not closed:
             value = gains[model].estimate()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from s2s.comparison.claims import Traits, claim_numbers, decide, of_each, tested_pair
 from s2s.comparison.results import Claim
 from s2s.evaluation.differences import Pairwise
-from s2s.evaluation.gates import Gate, beside
+from s2s.evaluation.gates import Gate, assess_pair
 from s2s.evaluation.inference import Estimate
 
 
@@ -35,7 +35,7 @@ def gains_more(
     if not transformers or not others:
         return None
     decision = decide(
-        [tested_pair(a, b, pairs, beside(a, b, pairs, gates, margin=margin)) for a in transformers for b in others]
+        [tested_pair(a, b, pairs, assess_pair(a, b, pairs, gates, margin=margin)) for a in transformers for b in others]
     )
     shown = {model: f"{gain.value:.0f} %" for model, gain in gains.items()}
     return Claim(

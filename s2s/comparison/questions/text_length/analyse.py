@@ -181,7 +181,7 @@ def _assess(model: str, falls: Mapping[str, Fall], chance: float) -> Assessment:
     if not others:
         return Assessment("", reasons=("no other model was measured that is better than the commonest class",))
     other = max(others, key=lambda name: falls[name].difference.value)
-    more, p = Pairwise.of(same, lambda a, b: _compare(falls[a], falls[b])).beside(model, other)
+    more, p = Pairwise.of(same, lambda a, b: _compare(falls[a], falls[b])).compare(model, other)
     if more is None or p is None:
         return Assessment("", other, reasons=("too few texts for a test",))
     return Assessment("", other, more.estimate(), "points lost less", p, "t-test over seeds and texts, Holm")

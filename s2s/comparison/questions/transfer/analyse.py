@@ -18,7 +18,7 @@ from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_a
 from s2s.evaluation.gates import (
     Assessment,
     Gate,
-    beside,
+    assess_pair,
     best_other,
     converged,
     failed,
@@ -316,7 +316,7 @@ def _verdict(model: str, gains: Gains, checks: Mapping[tuple[str, int], list[Gat
     after = {name: each.after for name, each in there.items()}
     pairs = Pairwise.of(there, lambda a, b: _compare(after[a], after[b]))
     test = "t-test over seeds and sentences, Holm"
-    found = beside(model, other, pairs, closed, "nats", MARGIN, 2, test=test)
+    found = assess_pair(model, other, pairs, closed, "nats", MARGIN, 2, test=test)
     if found.difference:
         # tested as a score, where high is good, and shown as a loss
         found = replace(found, difference=_negative(found.difference))

@@ -6,7 +6,7 @@ from s2s.comparison.claims import Traits, claim_numbers, decide, of_each, tested
 from s2s.comparison.report.numbers import number
 from s2s.comparison.results import Claim
 from s2s.evaluation.differences import Pairwise
-from s2s.evaluation.gates import Gate, beside
+from s2s.evaluation.gates import Gate, assess_pair
 from s2s.evaluation.inference import Estimate
 
 
@@ -35,7 +35,9 @@ def learns_best(
     others = [model for model in losses if model not in transformers]
     if not transformers or not others:
         return None
-    tests = [tested_pair(a, b, pairs, beside(a, b, pairs, gates, margin=margin)) for a in transformers for b in others]
+    tests = [
+        tested_pair(a, b, pairs, assess_pair(a, b, pairs, gates, margin=margin)) for a in transformers for b in others
+    ]
     decision, shown = decide(tests), {model: number(loss.value, 2) for model, loss in losses.items()}
     return Claim(
         name="transfers",
