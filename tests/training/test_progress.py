@@ -8,7 +8,7 @@ import torch
 from rich.cells import cell_len
 from rich.console import Console
 
-from s2s.training import progress
+from s2s.training import logger, progress
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import fit_to_row, no_progress_bar, progress_bar
 from s2s.training.step import StepMetrics, StepResult
@@ -43,6 +43,17 @@ def test_progress_bar_of_training_shows_no_loss_before_there_is_one_then_the_cho
     assert "0:00:00" in text
     # the score that decides stands before the others
     assert "update 1: validation loss 2.000 · wer 33.30 · bleu 9.00" in text
+
+
+@pytest.mark.parametrize(("seconds", "lines"), [(-1.0, ["update 1/4", "update 2/4"]), (60.0, [])])
+def test_progress_without_a_terminal_is_a_line_for_every_period(tmp_path, monkeypatch, seconds, lines):
+    monkeypatch.setattr(logger, "PLAIN_LINE_EVERY", seconds)
+    console = _console(terminal=False)
+    with RunLog(tmp_path, 0, 4, console) as run:
+        run.log_step(_update(1))
+        run.log_step(_update(2))
+    written = console.file.getvalue().splitlines()
+    assert written == [f"{line}: loss 2.500 · 100 tokens/s · rate 1.00e-01" for line in lines]
 
 
 def test_progress_sample_takes_one_row_however_long_it_is(log):
