@@ -16,6 +16,7 @@ from s2s.comparison.plans import CLAIMS
 from s2s.comparison.report.claims import LEGEND, ClaimRow, NumberCell, claim_rows, device_in_words
 from s2s.comparison.report.drawing import kept_comparison
 from s2s.comparison.report.plots import GREY, GRID, INK, PALETTE
+from s2s.comparison.report.table import group_by_name
 from s2s.comparison.results import RESULT, Figure, Result, Summary, read_result
 from s2s.recipe.installed import module_of
 from s2s.training.fonts import use_installed_fonts
@@ -37,7 +38,7 @@ _IN_SHORT = {
     "any-length": "beyond them, a Transformer keeps {transformer} % of its BLEU",
     "order": "without positions, the loss rises by {transformer} nats",
     "translates-best": "BLEU: Transformer {transformer}, convolutions {conv}",
-    "writes-cheaply": f"ms per token: {_BOTH}",
+    "writes-cheaply": f"ms per token: RNN {{rnn}}, {_BOTH}",
     "scales": "doubling cuts the loss by {transformer} % (Transformer), {lstm-attention} % (LSTM with attention)",
     "transfers": "loss {transformer}; LSTM with attention {lstm-attention}",
     "late-by-gradients": "RNN {rnn} updates with level gradients, {rnn_note}",
@@ -196,7 +197,9 @@ def _answer(kept: Kept | None, name: str, place: str) -> str:
     if kept is None:
         return "–"
     row = kept.rows[name]
-    return f"[{row.word}]({place}{kept.folder.name}/{row.result.experiment}/{RESULT}). {row.claim.sentence}"
+    answer = f"[{row.word}]({place}{kept.folder.name}/{row.result.experiment}/{RESULT}). {row.claim.sentence}"
+    changing = [name for name, stays in row.claim.stable.items() if not stays]
+    return f"{answer} *Not so with:* {group_by_name(changing, '; ')}." if changing else answer
 
 
 def _cell(cell: NumberCell) -> str:

@@ -321,7 +321,7 @@ class SpeedBenchmark:
         if other is None:
             return Assessment("not measurable", reasons=("no other model was measured",))
         steady = self.steady(model, other)
-        where = {f"place of {name}": self.places[name] for name in (model, other) if len(self.references[name]) > 1}
+        where = {f"{name} ran on": self.places[name] for name in (model, other) if len(self.references[name]) > 1}
         if not steady.passed:
             return Assessment("not measurable", other, reasons=(steady.sentence,), facts=where)
         difference, p = self.pairs.compare(model, other)

@@ -103,7 +103,14 @@ def test_cli_tensorboard_has_the_curves_pictures_and_texts(folder):
     assert {"gradient_norm/all", "gradient_norm/encoder.layers.0", "validation/bleu", "validation/chrf"} <= scalars
     assert "attention/last_layer" in tags["images"]
     assert any("translations" in name for name in tags["tensors"])
-    assert len(board.Scalars("training/loss")) == 12
+    entries = map(json.loads, (folder / "runs/tiny/metrics.jsonl").read_text().splitlines())
+    steps = {entry["update"]: entry for entry in entries if "loss" in entry}
+    for name, values in (
+        ("loss", {update: entry["loss"] for update, entry in steps.items()}),
+        ("tokens_per_second", {update: entry["tokens"] / entry["seconds"] for update, entry in steps.items()}),
+    ):
+        assert {each.step: each.value for each in board.Scalars(f"training/{name}")} == pytest.approx(values, rel=1e-3)
+    assert len(steps) == 12
     # training and validation on one chart, and no chart of the final scores, which are in the table of runs
     layout = layout_pb2.Layout.FromString(board.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0])
     assert list(layout.category[0].chart[0].multiline.tag) == ["training/loss", "validation/loss"]

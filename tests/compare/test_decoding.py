@@ -112,7 +112,7 @@ def test_decoding_uses_the_number_of_threads_that_is_fastest_for_the_model(conte
     assert cells["rnn"].value == pytest.approx(10 * slow)
     assert cells["lstm"].value == pytest.approx(12.5 * slow, rel=0.005)
     assert (cells["rnn"].standing, cells["rnn"].difference) == ("better", pytest.approx(1.25, abs=0.01))
-    assert cells["lstm"].facts == {"place of lstm": "1 thread", "place of rnn": "2 threads"}
+    assert cells["lstm"].facts == {"lstm ran on": "1 thread", "rnn ran on": "2 threads"}
     assert cells["rnn"].variations == {"1 thread": False, "2 threads": True}
     assert all(each.quantity.endswith("with the number of threads that is fastest for it") for each in cells.values())
     lines = {each.model: each.y for figure in result.figures if figure.name == "by-target" for each in figure.series}

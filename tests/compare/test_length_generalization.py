@@ -105,6 +105,20 @@ def test_claim_holds_if_at_most_five_points_are_lost(asked) -> None:
     assert [(each.model, each.value) for each in claim.numbers] == [("transformer", pytest.approx(98.75))]
 
 
+def test_claim_marks_models_that_still_learn(asked, monkeypatch) -> None:
+    shares = {"copying-sinusoidal-8": [(1.0, 0.0)] * 3, "copying-alibi-8": [(1.0, 0.9)] * 3}
+    falling = [Validation(update, 2.0 - update / 100, 0.0) for update in (50, 75, 100)]
+    whole = _result
+
+    def planted(near: float, far: float, **changes: object) -> TaskResult:
+        return whole(near, far, looks=falling, **changes)
+
+    monkeypatch.setitem(globals(), "_result", planted)
+    (claim,) = asked(shares).claims
+    assert claim.numbers[0].note == "alibi 90 %†"
+    assert "100 % at 2, where it still learns" in claim.sentence
+
+
 def test_claim_does_not_hold_if_longer_strings_fail_and_names_other_kinds(asked) -> None:
     lost = [(1.0, 0.0), (0.98, 0.01), (1.0, 0.0)]
     result = asked({"copying-sinusoidal-8": lost, "copying-alibi-8": [(1.0, 0.9)] * 3, "reversal-sinusoidal-8": lost})

@@ -300,7 +300,7 @@ def test_speed_benchmark_uses_the_fastest_place_of_each_model():
     assert [benchmark.speed(model) for model in "abc"] == [alone.speed(model) for model in "abc"]
     found = benchmark.assess("b")
     assert found.standing == "tie"
-    assert found.facts == {"place of b": "2 threads", "place of a": "1 thread"}
+    assert found.facts == {"b ran on": "2 threads", "a ran on": "1 thread"}
     assert replace(found, facts={}) == alone.assess("b")
     rows = {row[1]: row[2] for row in pairs_table("", {"x": benchmark}).rows}
     assert rows == {"b / a": f"{TWO} / {ONE}", "c / a": f"{ONE} / {ONE}", "c / b": f"{ONE} / {TWO}"}

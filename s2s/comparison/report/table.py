@@ -162,17 +162,22 @@ def stays_with(variations: Mapping[str, bool]) -> str:
     if not variations:
         return ""
     kept, lost = ([name for name, stays in variations.items() if stays == wanted] for wanted in (True, False))
-    tried = [f"{word} {_group_by_name(names)}" for word, names in (("with", kept), ("not with", lost)) if names]
+    tried = [f"{word} {group_by_name(names)}" for word, names in (("with", kept), ("not with", lost)) if names]
     return f"stays in {len(kept)} of {len(variations)}: {'; '.join(tried)}"
 
 
-def _group_by_name(names: Sequence[str]) -> str:
-    """Join names, and name those that differ only in a number once: `n = 16, 64, batch 8`."""
+def group_by_name(names: Sequence[str], separator: str = ", ") -> str:
+    """Join names, and name those that differ only in a number once.
+
+    Example:
+        >>> group_by_name(["n = 16", "n = 64", "batch 8"])
+        'n = 16, 64, batch 8'
+    """
     numbers: dict[str, list[str]] = {}
     for name in names:
         found = re.fullmatch(r"(.* )([\d.,]+)", name)
         numbers.setdefault(found[1] if found else name, []).append(found[2] if found else "")
-    return ", ".join(what + ", ".join(each) for what, each in numbers.items())
+    return separator.join(what + ", ".join(each) for what, each in numbers.items())
 
 
 def describe(verdict: Verdict) -> str:

@@ -89,11 +89,12 @@ def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping
     if kind not in models:
         return None
     decision, own = decide([retention(kind, models[kind])]), models[kind]
-    others = {other: f"{longest(each).value:.0f} %" for other, each in models.items() if other != kind}
+    others = {other: f"{longest(each).value:.0f} %{_mark(each)}" for other, each in models.items() if other != kind}
     size, unit = own.first.sizes[-1], first.task.unit
+    learns = ", where it still learns" if _mark(own) else ""
     sentence = (
         f"With {kind} positions, {model} has {longest(own).value:.0f} % of the symbols right at {size} {unit}, and "
-        f"{trained(own).value:.0f} % at {own.first.trained}{decision.because}. Other positions, at {size}: "
+        f"{trained(own).value:.0f} % at {own.first.trained}{learns}{decision.because}. Other positions, at {size}: "
         f"{of_each(others)}."
     )
     stable = {}
@@ -114,6 +115,11 @@ def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping
         figure=_accuracy(first, models).name,
         stable=stable,
     )
+
+
+def _mark(own: Mastery) -> str:
+    """Return a dagger, as in the table of claims, if the model still learned when its training ended."""
+    return "†" if own.still_learns else ""
 
 
 def _verdict(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping[str, Models]) -> Verdict:

@@ -323,7 +323,7 @@ def _verdict(model: str, gains: Gains, checks: Mapping[tuple[str, int], list[Gat
     reasons = tuple(gate.sentence for gate in failed(closed[model]))
     facts: dict[str, float | str] = {"BLEU after": round(gain.bleu.value, 1)}
     if not reasons:
-        facts["worth pairs from scratch"] = worth(own, share)
+        facts["pairs without pre-training that are as good"] = worth(own, share)
         for arm, over in (("unrelated", "unrelated pairs"), ("scratch", "the few pairs alone")):
             facts[f"gain over {over} (nats)"] = round(gain.mean(arm), 2)
             if arm in gain.p:
@@ -410,7 +410,7 @@ def _after_table(gains: Gains) -> Table:
         *("model", "pairs (%)", "pairs"),
         Interval("validation loss after (nats per token)", itemgetter(3), 3, "loss"),
         Interval("BLEU after, greedy", itemgetter(4), 1, "BLEU"),
-        Column("worth pairs from scratch", itemgetter(5)),
+        Column("pairs without pre-training that are as good", itemgetter(5)),
     ]
     rows = (
         (
