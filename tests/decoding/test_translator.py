@@ -188,6 +188,19 @@ def test_translator_forced_prefixes_begin_the_translations(parts):
             assert forced == own
 
 
+def test_translator_samples_of_a_line_are_the_same_in_any_batch(parts):
+    settings = {"sample": True, "temperature": 5.0, "beam": 1}
+    translator = _translator(parts, nbest=3, batch=3, **settings)
+    together = translator.translate_chunk(LINES, prefixes=["der", *[""] * (len(LINES) - 1)])
+    for line, prefix, found in zip(LINES, ["der", *[""] * (len(LINES) - 1)], together, strict=True):
+        (alone,) = translator.translate_chunk([line], prefixes=[prefix])
+        assert [each.hypothesis.tokens for each in found.candidates] == [e.hypothesis.tokens for e in alone.candidates]
+        (one,) = _translator(parts, **settings).translate_chunk([line], prefixes=[prefix])
+        assert [each.text for each in found.candidates[:1]] == [each.text for each in one.candidates]
+        assert len(found.candidates) == (3 if line.strip() else 0)
+    assert any(len({each.text for each in found.candidates}) == 3 for found in together)
+
+
 def test_translator_copy_penalty_needs_a_shared_vocabulary(parts):
     assert _translator(parts, copy_penalty=1.0).beam.copy_penalty == 1.0
     model, tokenizer = parts
