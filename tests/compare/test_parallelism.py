@@ -144,7 +144,7 @@ def test_parallelism_has_three_cells_for_every_model(measured):
     assert gain in cells["transformer", "parallel computation"].facts
     # a number of threads that both models are fastest with is the choice itself
     speed = cells["lstm", "training speed"]
-    taken = {speed.facts[f"place of {model}"] for model in shared.models}
+    taken = {speed.facts[f"{model} ran on"] for model in shared.models}
     places = {"1 thread", "2 threads"} - (taken if len(taken) == 1 else set())
     assert set(speed.variations) == {"n = 16", "n = 64", "one pair at a time"} | places
 
