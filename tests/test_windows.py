@@ -6,6 +6,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from tests.export.conftest import RECIPE
 
 ROOT = Path(__file__).parents[1]
@@ -62,6 +64,7 @@ def test_windows_every_module_can_be_imported(tmp_path):
     assert found.split() == modules
 
 
+@pytest.mark.slow
 def test_windows_a_run_is_trained_resumed_and_used_as_elsewhere(tmp_path):
     program = """
         from s2s.cli.main import commands

@@ -194,7 +194,7 @@ def test_sweep_in_processes_trains_the_same_runs(tmp_path, monkeypatch):
         _s2s("train", "translate", "--jobs", "2")
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_runs_of_a_sweep_have_one_precision_whatever_each_would_measure(jobs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = [word for word in shlex.split(SMALL) if not word.startswith("device.precision")]
