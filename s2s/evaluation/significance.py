@@ -110,7 +110,11 @@ class GroupComparison:
             return line
         low, high = self.difference.low, self.difference.high
         change = f"{self.difference.value:+.2f} ({low:+.2f} to {high:+.2f})"
-        return f"{line}   {change} against the first, p = {self.p_value:.4f}"
+        return f"{line}   {change} against the first, p {_four_digits(self.p_value)}"
+
+
+def _four_digits(p: float) -> str:
+    return f"= {p:.4f}" if p >= 0.00005 else "< 0.0001"
 
 
 def compare_groups(
@@ -184,7 +188,7 @@ class ClassifierComparison:
         if self.test is None:
             return line
         return (
-            f"{line}   p = {self.test.p_value:.4f} against the first (McNemar, {self.test.method}: "
+            f"{line}   p {_four_digits(self.test.p_value)} against the first (McNemar, {self.test.method}: "
             f"{self.test.only_second:,} only this one has right, {self.test.only_first:,} only the first)"
         )
 
