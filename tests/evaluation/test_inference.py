@@ -9,9 +9,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 from scipy import stats
 
-from s2s.evaluation.inference import RESAMPLES, coin, draws, estimate, mean, median, paired_p, trend_p, wilson
+from s2s.evaluation.inference import RESAMPLES, Estimate, coin, draws, estimate, mean, median, paired_p, trend_p, wilson
 from s2s.evaluation.metrics import metrics, scores_of
-from s2s.evaluation.significance import compare, mcnemar
+from s2s.evaluation.significance import GroupComparison, compare, mcnemar
 
 TRIALS = 2500
 
@@ -189,3 +189,9 @@ def test_median_interval_is_that_of_order_statistics_at_their_coverage():
 
 def test_median_has_no_interval_below_six_values():
     assert [median([1.0] * count).low is None for count in range(1, 8)] == [True] * 5 + [False] * 2
+
+
+@pytest.mark.parametrize(("p", "shown"), [(0.0068, "p = 0.0068"), (0.00005, "p = 0.0001"), (0.00004, "p < 0.0001")])
+def test_significance_shows_no_p_value_as_zero(p, shown):
+    one, apart = Estimate(40.0, 39.0, 41.0), Estimate(-1.0, -2.0, -0.5)
+    assert str(GroupComparison("b", "bleu", 3, one, apart, p)).endswith(f"against the first, {shown}")
