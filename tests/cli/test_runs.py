@@ -240,7 +240,7 @@ def test_precision_of_refuses_what_is_no_run(words, message, tmp_path, monkeypat
 
 
 def test_sweep_in_processes_starts_no_run_after_an_interrupt(tmp_path, monkeypatch):
-    """Those that wait for the precision of the first one do not start when it is stopped."""
+    """Runs that wait for the precision of the first one do not start when it is stopped."""
     monkeypatch.chdir(tmp_path)
     words = [word for word in shlex.split(SMALL) if not word.startswith(("device.precision", "training.updates"))]
     command = [sys.executable, "-m", "s2s", "train", "translate", *words, "training.updates=5000", "--seeds", "3"]
