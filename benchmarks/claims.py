@@ -127,8 +127,9 @@ def table(folders: Sequence[Path], place: str = "") -> str:
     """
     first, machines = _by_machine(folders)
     shown, models = _decided(first, machines), first[0].models
-    heads = ["said in the lecture hall", "measured", *(f"`{model}`" for model in models)]
-    heads += _heads(first, machines, "true here?")
+    # The verdict stands beside its claim, because a narrow window shows the first columns of a wide table.
+    heads = ["said in the lecture hall", *_heads(first, machines, "true here?"), "measured"]
+    heads += [f"`{model}`" for model in models]
     written = [
         f"Measured on {' and '.join([first[0].device, *machines])}. {LEGEND}",
         "",
@@ -189,7 +190,7 @@ def _line(name: str, kept: Kept, first: Sequence[Kept], machines: Machines, plac
     texts = [_cell(cells[model]) if model in cells else "–" for model in models]
     answers = [_answer(kept if kept in first else None, name, place)]
     answers += [_answer(its.get(name), name, place) for its in machines.values()]
-    return f"| **{row.number}** {row.claimed} | {measured} | {' | '.join([*texts, *answers])} |"
+    return f"| **{row.number}** {row.claimed} | {' | '.join([*answers, measured, *texts])} |"
 
 
 def _answer(kept: Kept | None, name: str, place: str) -> str:
