@@ -199,9 +199,24 @@ def test_peers_ratios_are_of_neighbours_and_their_intervals_over_rounds(given):
     assert (processor.value, processor.low, processor.high) == pytest.approx((4, 4, 4))
 
 
-def test_speed_page_has_the_kept_measurement():
-    kept = ROOT / "docs" / "results" / "peers.json"
+def test_tables_without_bf16_have_no_column_for_it(given):
+    contestants = telling.TRAINING, telling.DECODING
+    names = [tuple(str(one) for one in each if "bf16" not in one.form) for each in contestants]
+    training, decoding = (_measured(given, each, [1.0, 1.1]) for each in names)
+    found = {"training": training, "decoding": decoding, "environments": {}, "left_out": {}, "machine": "laptop"}
+    found |= {"settings": {"instructions": {"ATEN_CPU_CAPABILITY": "avx2"}}, "threads": 2, "torch": "2", "date": ""}
+    lines = telling.table(found | {"commit": "1234567"}).splitlines()
+    assert not [line for line in lines if line.startswith("|") and "bf16" in line]
+    rows = [line for line in lines if line.startswith("| JoeyNMT")]
+    heads = [line for line in lines if "wall" in line]
+    assert [row.count("|") for row in rows] == [head.count("|") for head in heads] == [7, 9]
+    # JoeyNMT is the fifth in training, the fourth in decoding, each twice as slow as the one before
+    assert f"{16 * 1.1**0.5:.1f}×" in rows[0]
+    assert f"{8 * 1.1**0.5:.2f}×" in rows[1]
+    assert "Machine: laptop, ATEN_CPU_CAPABILITY=avx2, 2 threads" in lines[-1]
+
+
+def test_speed_page_has_the_kept_measurements():
     page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     assert page.count(f"<!-- benchmarks/{WRITER}.py writes this -->") == 1
-    told = telling.table(json.loads(kept.read_text(encoding="utf-8"))) if kept.exists() else ""
-    assert written(page, told, WRITER) == page
+    assert written(page, telling.kept_tables(ROOT / "docs" / "results"), WRITER) == page

@@ -15,9 +15,13 @@ the corpus, and its own count of tokens must be theirs.
 For decoding, s2s is trained briefly; everybody has those weights, as an export or under other names, and no length
 penalty, so that all write about the same translations; it is said how many are the same, and how long they are.
 
+Where a product of matrices takes longer in bf16 than in fp32, as on a processor without instructions for bf16, only
+fp32 is measured. ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 CT2_FORCE_CPU_ISA=AVX2
+keep all toolkits to the instructions of a laptop.
+
 What was measured is kept after each round: the same command goes on where it was stopped. It writes
-docs/results/peers.json and the tables of docs/speed.md; with --out FILE, that file alone. --small runs everything in a
-few minutes to see that it works: what it measures is worth nothing.
+docs/results/peers.json (peers-fp32.json if only fp32 is measured) and the tables of docs/speed.md; with --out FILE,
+that file alone. --small runs everything in a few minutes to see that it works: what it measures is worth nothing.
 """
 
 import argparse
@@ -38,7 +42,7 @@ from benchmarks.peers import task as given
 from benchmarks.peers.contestants import ENVIRONMENTS, LEFT_OUT, PARTS, ROOT, Failed, make_environment, versions
 from benchmarks.peers.measuring import Contest, Measured, measure, note, players_of
 from benchmarks.peers.task import SIDES, SPECIALS, Task
-from benchmarks.peers.telling import table
+from benchmarks.peers.telling import kept_tables, table
 from s2s.data.batches import make_batches
 from s2s.data.pairs import load, load_split
 from s2s.export.sentencepiece import vocabulary
@@ -131,13 +135,35 @@ def _write(path: Path, texts: Any) -> None:
     path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
 
 
-def begun(asked: argparse.Namespace, unfinished: Path) -> Measured:
+def instructions() -> dict[str, str]:
+    """Return the environment variables that keep toolkits to a subset of the processor's instructions."""
+    names = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "CT2_FORCE_CPU_ISA")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def is_bf16_faster(size: int = 512, repeats: int = 5) -> bool:
+    """Return whether a product of square matrices takes less time in bf16 than in fp32 on this processor."""
+
+    def seconds(dtype: torch.dtype) -> float:
+        matrix = torch.ones(size, size, dtype=dtype)
+        taken = []
+        # the first product, which chooses the kernel, does not count
+        for _ in range(1 + repeats):
+            began = time.perf_counter()
+            matrix @ matrix
+            taken.append(time.perf_counter() - began)
+        return min(taken[1:])
+
+    return seconds(torch.bfloat16) < seconds(torch.float32)
+
+
+def begun(asked: argparse.Namespace, unfinished: Path, bf16: bool) -> Measured:
     """The measurement as far as it was made with these settings on this machine, or the beginning of one."""
     kept = ("threads", "tokens", "updates", "train_updates", "pairs", "sentences")
     commit = git_commit()
     fresh: Measured = {
         "command": "python -m benchmarks.peers" + (" --small" if asked.small else ""),
-        "settings": {key: getattr(asked, key) for key in kept},
+        "settings": {key: getattr(asked, key) for key in kept} | {"bf16": bf16, "instructions": instructions()},
         "model": {key.lower(): getattr(given, key) for key in ("WIDTH", "HEADS", "INNER", "LAYERS")},
         "machine": processor_name(),
         "threads": asked.threads,
@@ -185,10 +211,12 @@ def main() -> None:
     if asked.install:
         return
     unfinished = folder / f"{name}.unfinished.json"
-    found = begun(asked, unfinished)
+    bf16 = is_bf16_faster()
+    found = begun(asked, unfinished, bf16)
     found |= {"environments": installed, "left_out": LEFT_OUT}
     os.chdir(ROOT)
-    for part, contestants in PARTS.items():
+    for part, everyone in PARTS.items():
+        contestants = [one for one in everyone if bf16 or "bf16" not in one.form]
         print(part, flush=True)
         players = players_of(contestants, part, folder / name, folder, asked.threads)
         for one in contestants:
@@ -198,10 +226,11 @@ def main() -> None:
         save = lambda: write_atomically(unfinished, json.dumps(found, indent=1) + "\n")  # noqa: E731
         measure(contest, found[part], asked.rounds, save)
     shutil.rmtree(folder / name / "scratch", ignore_errors=True)
-    write_atomically(asked.out or RESULTS / "peers.json", json.dumps(found, indent=1) + "\n")
+    kept = RESULTS / ("peers.json" if bf16 else "peers-fp32.json")
+    write_atomically(asked.out or kept, json.dumps(found, indent=1) + "\n")
     print(table(found))
     if asked.out is None:
-        write_tables({"docs/speed.md": table(found)}, WRITER)
+        write_tables({"docs/speed.md": kept_tables(RESULTS)}, WRITER)
     unfinished.unlink(missing_ok=True)
 
 

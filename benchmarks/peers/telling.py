@@ -1,7 +1,9 @@
 """What the kept measurement says, as tables of docs/speed.md."""
 
+import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.contestants import DECODING, TRAINING
@@ -29,33 +31,36 @@ def _over_rounds(values: Sequence[float]) -> Estimate:
     return Estimate(math.exp(logs.value), *ends)
 
 
+def kept_tables(results: Path) -> str:
+    """Return the tables of the kept measurements: with bf16, and of a processor without it."""
+    names = ("peers.json", "peers-fp32.json")
+    kept = [results / name for name in names if (results / name).exists()]
+    return "\n".join(table(json.loads(path.read_text(encoding="utf-8"))) for path in kept)
+
+
 def table(found: Measured) -> str:
     """Both tables, with what they were measured on and who is missing."""
     return "\n".join([*_training(found["training"]), "", *_decoding(found["decoding"]), "", *_about(found), ""])
 
 
 def _training(measured: Measured) -> list[str]:
-    rows = [
-        "| training | precision | tokens/s | real of all positions | s2s in that precision: wall | processor "
-        "| s2s in bf16: wall | processor |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    base = "s2s, bf16"
+    base = _in_bf16(measured, "s2s, bf16")
+    columns = ["training", "precision", "tokens/s", "real of all positions"]
+    rows = _header([*columns, *_heads("s2s in that precision"), *(_heads("s2s in bf16") if base else [])])
     for one in TRAINING:
         if str(one) in measured["rounds"][0]:
             sums = {key: sum(turn[str(one)][key] for turn in measured["rounds"]) for key in ("tokens", "positions")}
-            cells = _ratios(measured, f"s2s, {one.form}", str(one)) + _ratios(measured, base, str(one))
+            cells = _ratios(measured, f"s2s, {one.form}", str(one))
+            cells += _ratios(measured, base, str(one)) if base else []
             share = f"{100 * sums['tokens'] / sums['positions']:.1f} %"
             rows.append(_row([one.name, one.form, _speed(measured, str(one)), share, *cells]))
     return [*rows, *_missing(measured)]
 
 
 def _decoding(measured: Measured) -> list[str]:
-    rows = [
-        "| decoding | by | tokens/s | sentences/s | pieces a sentence | translations as s2s writes them "
-        "| s2s with torch: wall | processor | s2s with torch in bf16: wall | processor |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    bases = [base for base in ("s2s, torch", _in_bf16(measured, "s2s, torch in bf16")) if base]
+    columns = ["decoding", "by", "tokens/s", "sentences/s", "pieces a sentence", "translations as s2s writes them"]
+    rows = _header([*columns, *(head for base in bases for head in _heads(base.replace(", ", " with ")))])
     for one in DECODING:
         if str(one) in measured["rounds"][0]:
             turns = [turn[str(one)] for turn in measured["rounds"]]
@@ -63,10 +68,23 @@ def _decoding(measured: Measured) -> list[str]:
             length = f"{turns[0]['tokens'] / turns[0]['sentences']:.1f}"
             same = f"{turns[0]['same']:,} of {turns[0]['sentences']:,}"
             cells = [_speed(measured, str(one)), f"{sentences.value:,.0f}", length, same]
-            for base in ("s2s, torch", "s2s, torch in bf16"):
+            for base in bases:
                 cells += _ratios(measured, base, str(one))
             rows.append(_row([one.name, one.form, *cells]))
     return [*rows, *_missing(measured)]
+
+
+def _in_bf16(measured: Measured, name: str) -> str | None:
+    """Return the name of a measurement in bf16, or None where the processor has no bf16."""
+    return name if name in measured["rounds"][0] else None
+
+
+def _heads(base: str) -> list[str]:
+    return [f"{base}: wall", "processor"]
+
+
+def _header(columns: Sequence[str]) -> list[str]:
+    return [_row(columns), f"|{'---|' * len(columns)}"]
 
 
 def _ratios(measured: Measured, first: str, second: str) -> list[str]:
@@ -105,11 +123,13 @@ def _about(found: Measured) -> list[str]:
     installed = (
         f"{name} {version}" for each in found["environments"].values() for name, version in sorted(each.items())
     )
+    variables = found["settings"].get("instructions", {})
+    limited = f", {' '.join(f'{name}={value}' for name, value in variables.items())}" if variables else ""
     return [
         f"Left out: {'; '.join(f'{name}: {why}' for name, why in found['left_out'].items())}.",
         f"{len(training['rounds'])} rounds of {training['updates']} updates each in training, "
         f"{len(decoding['rounds'])} of {decoding['rounds'][0]['s2s, torch']['sentences']:,} sentences in decoding; "
         "in brackets 95 % intervals.",
-        f"Machine: {found['machine']}, {found['threads']} threads, torch {found['torch']}, {found['date']}, "
+        f"Machine: {found['machine']}{limited}, {found['threads']} threads, torch {found['torch']}, {found['date']}, "
         f"commit {found['commit'][:7]}; {', '.join(dict.fromkeys(installed))}.",
     ]
