@@ -332,8 +332,10 @@ def check_translates(model: Seq2Seq, name: str) -> None:
         NotForThisModel: The model has one.
     """
     if model.decoder.is_one_to_one:
-        raise NotForThisModel(
-            f"{name} generates one token for each source token, so it cannot translate",
-            where=f"command line: {name}",
-            remedy="leave it out",
-        )
+        raise one_to_one_error(name)
+
+
+def one_to_one_error(name: str) -> NotForThisModel:
+    """Return the error for a model that cannot translate because its decoder is one-to-one."""
+    what = f"{name} generates one token for each source token, so it cannot translate"
+    return NotForThisModel(what, where=f"command line: {name}", remedy="leave it out")

@@ -4,6 +4,7 @@ import io
 import json
 import time
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from torch import nn
 from s2s.comparison.candidate_names import file_name
 from s2s.comparison.matching import ModelSpec, settings_of, translators
 from s2s.comparison.runs import COST, RUNS, Cost, prepare, prepared, prepared_texts, seeds_of
-from s2s.comparison.spec import ComparedRecipe, Comparison, NotForThisModel, R, check_translates
+from s2s.comparison.spec import ComparedRecipe, Comparison, NotForThisModel, R, one_to_one_error
 from s2s.data.dataset import BaseBatch
 from s2s.data.sources import digest_of
 from s2s.files import LARGE_BYTES, file_lock, write_atomically
@@ -42,14 +43,21 @@ def check_kind(recipe: ComparedRecipe, kind: str) -> None:
         NotForThisModel: The decoder is one-to-one, or the model has no encoder for a classifier.
     """
     if isinstance(recipe, Recipe):
-        with torch.random.fork_rng(devices=[]):
-            check_translates(module_of(kind).build(settings_of(kind, {}), 5, 5), kind)
+        if _is_one_to_one(kind):
+            raise one_to_one_error(kind)
     elif not callable(getattr(module_of(kind), "build_encoder", None)):
         raise NotForThisModel(
             f"{kind} only translates: it has no separate encoder, so it cannot classify",
             where=f"command line: {kind}",
             remedy="leave it out",
         )
+
+
+# Cached, because a comparison asks it of each candidate several times, and a default model takes 0.1 s to initialize.
+@cache
+def _is_one_to_one(kind: str) -> bool:
+    with torch.random.fork_rng(devices=[]):
+        return module_of(kind).build(settings_of(kind, {}), 5, 5).decoder.is_one_to_one
 
 
 def finalize_recipe(recipe: R) -> R:

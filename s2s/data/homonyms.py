@@ -7,6 +7,7 @@ attending to that noun, which may come before or after.
 
 import random
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -71,9 +72,9 @@ def homonyms(split: str, size: int, seed: int = 1) -> list[Homonym]:
     """
     chance = random.Random(seed)
 
-    def draw() -> tuple[str, Homonym]:
+    def draw() -> tuple[str, Callable[[], Homonym]]:
         made = _sentence(chance)
-        return made.source, made
+        return made.source, lambda: made
 
     return list(distinct(draw, split, size, "sentences with homonyms"))
 

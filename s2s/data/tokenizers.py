@@ -281,6 +281,10 @@ class _Bytes:
         return "▁" if byte == 0x20 else chr(byte) if 0x20 < byte < 0x7F else f"<0x{byte:02X}>"
 
 
+# Fewer texts than these take less time one by one than the start of threads: 0.06 ms, and 3 ms on a busy machine.
+_FEW_TEXTS = 64
+
+
 class _Learned:
     """Vocabulary of a sentencepiece model."""
 
@@ -294,7 +298,11 @@ class _Learned:
             raise ValueError(f"its first tokens are not {', '.join(SPECIAL_TOKENS)}")
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        return self._processor.encode([_escape(text) for text in texts])
+        escaped = [_escape(text) for text in texts]
+        # A list is encoded by threads that are started for it.
+        if len(escaped) < _FEW_TEXTS:
+            return [self._processor.encode(text) for text in escaped]
+        return self._processor.encode(escaped)
 
     def encode_continuation(self, text: str) -> list[int]:
         return self._processor.encode(_escape(text).removeprefix(" "))
@@ -315,9 +323,11 @@ class _Words(_Learned):
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         rows = super().encode(texts)
-        for number, text in enumerate(texts):
-            if UNK in rows[number]:
-                rows[number] = [token for word in super().encode(text.split(" ")) for token in word]
+        unknown = [number for number, row in enumerate(rows) if UNK in row]
+        words = list(dict.fromkeys(word for number in unknown for word in texts[number].split(" ")))
+        tokens = dict(zip(words, super().encode(words), strict=True))
+        for number in unknown:
+            rows[number] = [token for word in texts[number].split(" ") for token in tokens[word]]
         return rows
 
 

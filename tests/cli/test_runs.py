@@ -194,11 +194,14 @@ def test_sweep_in_processes_trains_the_same_runs(tmp_path, monkeypatch):
         _s2s("train", "translate", "--jobs", "2")
 
 
-@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])
-def test_runs_of_a_sweep_have_one_precision_whatever_each_would_measure(jobs, tmp_path, monkeypatch):
+ANY_PRECISION = [word for word in shlex.split(SMALL) if not word.startswith("device.precision")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_precision_of_another_run_is_that_of_all_runs_of_a_sweep(jobs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = [word for word in shlex.split(SMALL) if not word.startswith("device.precision")]
-    trained = ["train", "translate", *words, "--quiet"]
+    trained = ["train", "translate", *ANY_PRECISION, "--quiet"]
     for number, precision in enumerate(("bf16", "fp32")):
         _s2s(*trained, f"device.precision={precision}", f"run.dir={precision}")
         _s2s(*trained, "--seeds", "2", "--jobs", jobs, f"run.dir=of{number}", "--precision-of", precision)
@@ -212,7 +215,13 @@ def test_runs_of_a_sweep_have_one_precision_whatever_each_would_measure(jobs, tm
     for more in ([], ["--seeds", "2"]):
         with pytest.raises(UserError, match=r"--precision-of bf16: has no effect with device\.precision=fp32"):
             _s2s(*trained, "device.precision=fp32", "--precision-of", "bf16", *more)
-    # without a named run, the first one decides, also if the sweep is interrupted
+
+
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_first_run_of_a_sweep_decides_its_precision(jobs, tmp_path, monkeypatch):
+    """Also if the sweep is interrupted, whatever each run would measure."""
+    monkeypatch.chdir(tmp_path)
+    trained = ["train", "translate", *ANY_PRECISION, "--quiet"]
     monkeypatch.setattr("s2s.training.precision.PrecisionBenchmark.faster", property(lambda self: next(measured)))
     measured = iter([torch.bfloat16, torch.float32, torch.float32])
     _s2s(*trained, "--seeds", "2", "run.dir=first")
@@ -242,7 +251,7 @@ def test_precision_of_refuses_what_is_no_run(words, message, tmp_path, monkeypat
 def test_sweep_in_processes_starts_no_run_after_an_interrupt(tmp_path, monkeypatch):
     """Runs that wait for the precision of the first one do not start when it is stopped."""
     monkeypatch.chdir(tmp_path)
-    words = [word for word in shlex.split(SMALL) if not word.startswith(("device.precision", "training.updates"))]
+    words = [word for word in ANY_PRECISION if not word.startswith("training.updates")]
     command = [sys.executable, "-m", "s2s", "train", "translate", *words, "training.updates=5000", "--seeds", "3"]
     sweep = subprocess.Popen(
         [*command, "--jobs", "3", "run.dir=all"], start_new_session=True, stderr=subprocess.PIPE, text=True

@@ -86,6 +86,12 @@ def test_phrasebook_phrases_are_the_same_in_every_process():
         assert done.stdout.strip() == expected
 
 
+def test_phrasebook_changing_a_returned_list_changes_no_other():
+    first = phrases("validation", 3)
+    first.pop()
+    assert len(phrases("validation", 3)) == 3
+
+
 def test_phrasebook_all_phrases_are_distinct():
     assert len({phrase.source for phrase in sample()}) == len(sample())
 

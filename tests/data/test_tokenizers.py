@@ -110,9 +110,11 @@ def test_tokenizers_without_byte_fallback_unknown_characters_show():
 @pytest.mark.parametrize("kind", KINDS)
 def test_tokenizers_batch_is_its_texts_one_by_one_and_special_ids_are_passed_over(made, kind):
     tokenizer = made[kind, "nfkc", False]
-    texts = [*LINES[:50], "", "zebra 日本"]
+    texts = [*LINES[:80], "", "zebra 日本"]
     ids = tokenizer.encode_batch(texts)
+    # texts alone and in small batches are encoded by this thread, large batches by several
     assert ids == [tokenizer.encode(text) for text in texts]
+    assert ids[-20:] == tokenizer.encode_batch(texts[-20:])
     assert ids[-2] == []
     assert all(UNK <= i < tokenizer.size for row in ids for i in row)
     assert tokenizer.decode([BOS, *ids[0], EOS, PAD, PAD]) == LINES[0]

@@ -10,7 +10,7 @@ Lexicon and grammar were written for s2s. `lexicon.toml` has the words and how o
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ SPLITS = ("train", "validation", "test")
 CONSTRUCTIONS: tuple[str, ...] = tuple(PATTERNS)
 _HELD_OUT = 4  # Per cent of all sentences, for validation and for test.
 _PATIENCE = 5_000  # Draws in a row without a new sentence after which a corpus counts as exhausted.
+_CACHED = 2_000  # Phrases of the largest corpus that is cached in memory (about 1 MB).
 _DEEPEST = 20  # Relative clauses; eighty words between subject and verb.
 
 
@@ -95,7 +96,15 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None, w
     """
     if depth is not None and not 0 <= depth <= _DEEPEST:
         raise UserError(f"depth {depth} is out of range", remedy=f"give a depth from 0 to {_DEEPEST}")
-    return list(draw_phrases(Chooser(random.Random(seed), words), split, size, depth))
+    if size > _CACHED:
+        return list(draw_phrases(Chooser(random.Random(seed), words), split, size, depth))
+    return list(_small_corpus(split, size, seed, depth, words))
+
+
+# A validation set takes seconds, since one of 25 sentences belongs to it, and each run of a sweep reads the same one.
+@lru_cache(maxsize=16)
+def _small_corpus(split: str, size: int, seed: int, depth: int | None, words: float) -> tuple[Phrase, ...]:
+    return tuple(draw_phrases(Chooser(random.Random(seed), words), split, size, depth))
 
 
 def sentence(choose: Chooser, depth: int | None = None) -> tuple[str, Draft]:
@@ -112,11 +121,16 @@ def draw_phrases(choose: Chooser, split: str, size: int, depth: int | None = Non
     `choose.begin` is called before each draw. For the arguments and errors see `phrases`.
     """
 
-    def draw() -> tuple[str, Phrase]:
+    def draw() -> tuple[str, Callable[[], Phrase]]:
         choose.begin()
         construction, (english, german, distance) = sentence(choose, depth)
-        source, target = _finish(english), _finish(german)
-        return source, Phrase(source, unmarked(target), cases_of(target), construction, distance)
+        source = _finish(english)
+
+        def phrase() -> Phrase:
+            target = _finish(german)
+            return Phrase(source, unmarked(target), cases_of(target), construction, distance)
+
+        return source, phrase
 
     return distinct(draw, split, size, "phrases", "" if depth is None else f" at depth {depth}")
 
@@ -139,9 +153,9 @@ def numbered(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> lis
     """
     choose = Chooser(random.Random(seed), words)
 
-    def draw() -> tuple[str, Numbered]:
+    def draw() -> tuple[str, Callable[[], Numbered]]:
         one, several = singular_and_plural(choose)
-        return _finish(one[0]), Numbered(*(unmarked(_finish(german)) for _, german, _ in (one, several)))
+        return _finish(one[0]), lambda: Numbered(*(unmarked(_finish(german)) for _, german, _ in (one, several)))
 
     return list(distinct(draw, split, size, "sentences about one"))
 
@@ -171,9 +185,9 @@ def judgements(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> l
 
     choose = Chooser(random.Random(seed), words)
 
-    def draw() -> tuple[str, Judged]:
+    def draw() -> tuple[str, Callable[[], Judged]]:
         (english, german, _), rule = judged(choose)
-        return _finish(english), Judged(unmarked(_finish(german)), ACCEPTABILITY[bool(rule)], rule)
+        return _finish(english), lambda: Judged(unmarked(_finish(german)), ACCEPTABILITY[bool(rule)], rule)
 
     return list(distinct(draw, split, size, "judged sentences"))
 
@@ -182,9 +196,12 @@ Item = TypeVar("Item")
 
 
 def distinct(
-    draw: Callable[[], tuple[str, Item]], split: str, size: int, item_name: str, where: str = ""
+    draw: Callable[[], tuple[str, Callable[[], Item]]], split: str, size: int, item_name: str, where: str = ""
 ) -> Iterator[Item]:
-    """Draw until there are enough distinct sentences of a split."""
+    """Draw until there are enough distinct sentences of a split.
+
+    `draw` returns a sentence and a function that makes its item, which is called only if the sentence is yielded.
+    """
     if split not in SPLITS:
         raise UserError(f"the built-in corpus has no split {split!r}", remedy=f"choose one of {', '.join(SPLITS)}")
     if size < 0:
@@ -192,10 +209,10 @@ def distinct(
     known: set[str] = set()
     fruitless = 0
     while len(known) < size:
-        source, found = draw()
+        source, make_item = draw()
         if source not in known and split_of(source) == split:
             known.add(source)
-            yield found
+            yield make_item()
             fruitless = 0
         elif (fruitless := fruitless + 1) > _PATIENCE:
             what = (
