@@ -115,27 +115,34 @@ def short_table(folders: Sequence[Path]) -> str:
 def table(folders: Sequence[Path], place: str = "") -> str:
     """Write one table of the claims of several comparisons, with a column for each model, for docs/comparison.md.
 
-    A claim is shown as the comparison of the most models decides it. If that leaves it undecided, a second row shows
-    the comparison on the same device that decides it. Verdicts on another device have a column of their own.
+    A list below the table has the sentence of each claim, because columns of long text make a table too wide for a
+    page. A claim is shown as the comparison of the most models decides it. If that leaves it undecided, a second row
+    shows the comparison on the same device that decides it. Verdicts on another device have a column of their own.
 
     Args:
         folders: Folders of the comparisons.
         place: Path from the page to these folders.
 
     Returns:
-        The table in Markdown, with a first line on the machine, and the commands behind it.
+        The table in Markdown, with a first line on the machine; then the sentences, and the commands behind them.
     """
     first, machines = _by_machine(folders)
     shown, models = _decided(first, machines), first[0].models
     # The verdict stands beside its claim, because a narrow window shows the first columns of a wide table.
-    heads = ["said in the lecture hall", *_heads(first, machines, "true here?"), "measured"]
+    heads = ["said in the lecture hall, and what is measured", *_heads(first, machines, "true here?")]
     heads += [f"`{model}`" for model in models]
     written = [
         f"Measured on {' and '.join([first[0].device, *machines])}. {LEGEND}",
         "",
         f"| {' | '.join(heads)} |",
         f"|{'---|' * len(heads)}",
-        *(_line(name, each, first, machines, place) for name, each in shown),
+        *(_line(name, each, first, machines) for name, each in shown),
+        "",
+        "What decides each claim:",
+        "",
+        *(line for name, each in shown for line in _reasons(name, each, first, machines, place)),
+        "",
+        "Measured by:",
         "",
     ]
     used = [*first, *(each for its in machines.values() for each in its.values())]
@@ -181,26 +188,30 @@ def _heads(first: Sequence[Kept], machines: Machines, question: str) -> list[str
     return [question] if not machines else [f"{question.removesuffix(' here?')} on {device}?" for device in devices]
 
 
-def _line(name: str, kept: Kept, first: Sequence[Kept], machines: Machines, place: str) -> str:
+def _line(name: str, kept: Kept, first: Sequence[Kept], machines: Machines) -> str:
     row, models = kept.rows[name], first[0].models
     cells = {cell.model: cell for cell in row.cells}
     measured = f"{row.claim.measured} [{row.claim.unit}]" if row.claim.unit else row.claim.measured
     measured = f"{measured} {row.arrow}".rstrip()
     measured += "" if kept.models == models else f", profile {kept.summary.profile}"
     texts = [_cell(cells[model]) if model in cells else "–" for model in models]
-    answers = [_answer(kept if kept in first else None, name, place)]
-    answers += [_answer(its.get(name), name, place) for its in machines.values()]
-    return f"| **{row.number}** {row.claimed} | {' | '.join([*answers, measured, *texts])} |"
+    decided = [kept if kept in first else None, *(its.get(name) for its in machines.values())]
+    words = [each.rows[name].word if each else "–" for each in decided]
+    return f"| **{row.number} {row.claimed}**<br>{measured} | {' | '.join([*words, *texts])} |"
 
 
-def _answer(kept: Kept | None, name: str, place: str) -> str:
-    """Return the verdict of a comparison with a link to the evidence, and the sentence."""
-    if kept is None:
-        return "–"
-    row = kept.rows[name]
-    answer = f"[{row.word}]({place}{kept.folder.name}/{row.result.experiment}/{RESULT}). {row.claim.sentence}"
-    changing = [name for name, stays in row.claim.stable.items() if not stays]
-    return f"{answer} *Not so with:* {group_by_name(changing, '; ')}." if changing else answer
+def _reasons(name: str, kept: Kept, first: Sequence[Kept], machines: Machines, place: str) -> list[str]:
+    """Return an item of a list for each device: the verdict with a link to the evidence, and the sentence."""
+    own = {"": kept} if kept in first else {}
+    elsewhere = {f" on {device}": its[name] for device, its in machines.items() if name in its}
+    items = []
+    for device, each in (own | elsewhere).items():
+        row = each.rows[name]
+        evidence = f"[{row.word}]({place}{each.folder.name}/{row.result.experiment}/{RESULT})"
+        changing = [choice for choice, stays in row.claim.stable.items() if not stays]
+        exceptions = f" *Not so with:* {group_by_name(changing, '; ')}." if changing else ""
+        items.append(f"- **{row.number}** {evidence}{device}. {row.claim.sentence}{exceptions}")
+    return items
 
 
 def _cell(cell: NumberCell) -> str:

@@ -16,6 +16,8 @@ release = version = s2s.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 autodoc_typehints = "description"
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["dollarmath"]

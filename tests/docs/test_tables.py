@@ -102,12 +102,12 @@ def test_verdicts_on_another_device_have_a_column(tmp_path):
     assert [row[:2] + row[3:] for row in rows[2:]] == first[2:]
     number = CLAIMS[claim.name].number
     answers = {row[0]: row[2] for row in rows[2:]}
-    assert {name for name, answer in answers.items() if answer != "–"} == {
-        f"**{number}** {CLAIMS[claim.name].sentence}"
-    }
-    assert answers[f"**{number}** {CLAIMS[claim.name].sentence}"].startswith(
-        "[✔ yes](comparison-gpu/decoding/result.json). Said there."
-    )
+    said = [name for name, answer in answers.items() if answer != "–"]
+    assert [name.startswith(f"**{number} {CLAIMS[claim.name].sentence}**<br>") for name in said] == [True]
+    assert answers[said[0]] == "✔ yes"
+    evidence = "[✔ yes](comparison-gpu/decoding/result.json) on NVIDIA H200. Said there."
+    assert f"- **{number}** {evidence}" in both
+    assert f"- **{number}** [✘ no](comparison-lecture/decoding/result.json). {claim.sentence}" in both
     assert f"- {number}: `{summary.command}`, another, NVIDIA H200, fp32" in both
     short = [line.split("|")[1:-1] for line in claims.short_table([kept, folder]).splitlines()]
     assert short[0][-2:] == ["holds on two processor cores?", "holds on NVIDIA H200?"]

@@ -17,8 +17,8 @@ WORDS = {"yes": "✔ yes", "no": "✘ no", "undecided": "undecided"}
 LEGEND = (
     "✔ the claim holds here; ✘ it does not; undecided: the tests cannot tell. ↑ high numbers are good, ↓ low ones. "
     "Bold: the best of the models that finished learning, or all that tie with it, in decided claims. † still learning "
-    "when the training ended: its loss still fell. ≥ the largest that was tested. A number in (round brackets) is what "
-    "the grey text has in round brackets, [square brackets] are units. – not measured."
+    "when the training ended: its loss still fell. ≥ the largest that was tested. A number in (round brackets) belongs "
+    "to what is measured in round brackets; [square brackets] are units. – not measured."
 )
 
 
