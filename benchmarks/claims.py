@@ -10,6 +10,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from benchmarks.keeping import recipe_of
 from s2s.comparison.claims import traits
 from s2s.comparison.matching import settings_of
 from s2s.comparison.plans import CLAIMS
@@ -28,21 +29,21 @@ _IN_SHORT = {
     "trains-faster": "LSTM with attention {lstm-attention}, Transformer {transformer} thousand tokens/s",
     "memory": "{transformer} MiB at 2,048 tokens; {transformer_note} if weights are stored",
     "cache": f"bytes per token: {_BOTH}",
-    "forgets": "an LSTM recalls over {lstm} symbols",
+    "forgets": "an LSTM's recall falls half way to chance over {lstm} symbols, trained on 32",
     "learns-late": f"updates: {_BOTH}",
     "vanishes": "factor per step: RNN {rnn}, LSTM {lstm}",
     "copies": f"symbols copied: {_BOTH}",
     "recalls": f"pairs recalled: {_BOTH}",
     "bits": f"bits conveyed: {_BOTH}",
     "tracks": f"symbols tracked: {_BOTH}",
-    "any-length": "beyond them, a Transformer keeps {transformer} % of its BLEU",
+    "any-length": "BLEU kept beyond: Transformer {transformer} %, LSTM with attention {lstm-attention} %",
     "order": "without positions, the loss rises by {transformer} nats",
     "translates-best": "BLEU: Transformer {transformer}, convolutions {conv}",
     "writes-cheaply": f"ms per token: RNN {{rnn}}, {_BOTH}",
     "scales": "doubling cuts the loss by {transformer} % (Transformer), {lstm-attention} % (LSTM with attention)",
-    "transfers": "loss {transformer}; LSTM with attention {lstm-attention}",
+    "transfers": "loss {transformer}; LSTM with attention {lstm-attention}, convolutions {conv}",
     "late-by-gradients": "RNN {rnn} updates with level gradients, {rnn_note}",
-    "generalizes": "{transformer} % of symbols right at twice the length; {transformer_note}",
+    "generalizes": "right symbols at twice the length (%): {transformer}; {transformer_note}",
 }
 
 
@@ -103,8 +104,8 @@ def short_table(folders: Sequence[Path]) -> str:
     rows = [f"|{'|'.join(heads)}|", "|---" * len(heads) + "|"]
     for name, kept in _decided(first, machines):
         row = kept.rows[name]
-        texts = {cell.model: cell.text or cell.note for cell in row.cells}
-        notes = {f"{cell.model}_note": cell.note for cell in row.cells}
+        texts = {cell.model: f"{cell.text}{cell.mark}" or cell.note for cell in row.cells}
+        notes = {f"{cell.model}_note": cell.remark for cell in row.cells}
         own = row.claim.verdict if kept in first else "–"
         others = (its[name].rows[name].claim.verdict if name in its else "–" for its in machines.values())
         verdicts = "|".join([own, *others])
@@ -201,21 +202,29 @@ def _line(name: str, kept: Kept, first: Sequence[Kept], machines: Machines) -> s
 
 
 def _reasons(name: str, kept: Kept, first: Sequence[Kept], machines: Machines, place: str) -> list[str]:
-    """Return an item of a list for each device: the verdict with a link to the evidence, and the sentence."""
+    """Return an item of a list for each comparison that decides a claim: verdict, link to the evidence, sentence."""
     own = {"": kept} if kept in first else {}
+    others = [each for each in first if each is not kept and name in each.rows]
+    own |= {f" on {_corpus(each)}": each for each in others}
     elsewhere = {f" on {device}": its[name] for device, its in machines.items() if name in its}
     items = []
-    for device, each in (own | elsewhere).items():
+    for where, each in (own | elsewhere).items():
         row = each.rows[name]
         evidence = f"[{row.word}]({place}{each.folder.name}/{row.result.experiment}/{RESULT})"
         changing = [choice for choice, stays in row.claim.stable.items() if not stays]
         exceptions = f" *Not so with:* {group_by_name(changing, '; ')}." if changing else ""
-        items.append(f"- **{row.number}** {evidence}{device}. {row.claim.sentence}{exceptions}")
+        items.append(f"- **{row.number}** {evidence}{where}. {row.claim.sentence}{exceptions}")
     return items
 
 
+def _corpus(kept: Kept) -> str:
+    """Return the name of the corpus of a comparison, without its owner on the hub."""
+    return recipe_of(kept.folder)["data"]["corpus"].rpartition("/")[2]
+
+
 def _cell(cell: NumberCell) -> str:
-    words = f"{cell.text}{cell.mark}" if cell.mark else str(cell)
+    remark = f" ({cell.remark})" if cell.text and cell.remark else cell.remark
+    words = f"{cell.text}{cell.mark}{remark}"
     return words.replace(cell.text, f"**{cell.text}**", 1) if cell.best else words
 
 

@@ -163,11 +163,20 @@ def speed_pair(benchmark: SpeedBenchmark, ahead: str, behind: str) -> Pair:
 
 @dataclass(frozen=True)
 class Decision:
-    """Verdict on a claim, with the pair and the p-value that decided it."""
+    """Verdict on a claim.
+
+    Attributes:
+        verdict: Verdict.
+        p: P-value that decided it; None for counts, and if equality decided.
+        pair: Pair that decided it, or that leaves it undecided.
+        pairs: All pairs that the verdict rests on: each of them if the claim holds, those with a significant opposite
+            if it does not.
+    """
 
     verdict: Answer
     p: float | None = None
     pair: Pair | None = None
+    pairs: tuple[Pair, ...] = ()
 
     @property
     def because(self) -> str:
@@ -179,14 +188,29 @@ class Decision:
         return "" if self.p is None else f" (p = {self.p:.2g})"
 
     def stable(self, variations: Callable[[str, str], Mapping[str, bool]]) -> dict[str, bool]:
-        """Return the variations of the deciding pair; none if the claim is undecided, or if equality decides it.
+        """Return whether the verdict stays the same with other choices.
+
+        A claim that holds needs the sign of every pair, one that does not hold needs that of one pair against it.
 
         Args:
-            variations: Other choices with which the difference of two models keeps its sign.
+            variations: Other choices, and whether the difference of two models keeps its sign with each.
+
+        Returns:
+            Whether it stays, by choice; empty if the claim is undecided, or if equality decides it.
+
+        Example:
+            With BLEU instead of the loss, `conv` is no longer ahead of `transformer`, but `lstm` still is:
+
+            >>> tests = [Pair("transformer", "conv", -2.0, 0.001), Pair("transformer", "lstm", -1.0, 0.001)]
+            >>> decide(tests).stable(lambda ahead, behind: {"BLEU": behind == "lstm"})
+            {'BLEU': True}
         """
         if self.pair is None or self.verdict == "undecided" or self.pair.equal:
             return {}
-        return {**variations(self.pair.ahead, self.pair.behind)}
+        signs = [variations(pair.ahead, pair.behind) for pair in self.pairs]
+        known = [name for name in signs[0] if all(name in own for own in signs)]
+        enough = all if self.verdict == "yes" else any
+        return {name: enough(own[name] for own in signs) for name in known}
 
 
 def decide(pairs: Sequence[Pair]) -> Decision:
@@ -210,9 +234,11 @@ def decide(pairs: Sequence[Pair]) -> Decision:
     against = _against(pairs)
     if against:
         pair, p = min(against, key=lambda each: each[0].difference)
-        return Decision("no", None if pair.equal else p, pair)
+        opposite = tuple(each for each, _ in against if not each.equal)
+        return Decision("no", None if pair.equal else p, pair, opposite)
     weakest = max(pairs, key=lambda pair: (not pair.holds, -1.0 if pair.p is None else pair.p))
-    return Decision("yes" if weakest.holds else "undecided", None if weakest.reason else weakest.p, weakest)
+    verdict = "yes" if weakest.holds else "undecided"
+    return Decision(verdict, None if weakest.reason else weakest.p, weakest, tuple(pairs) if weakest.holds else ())
 
 
 def _against(pairs: Sequence[Pair]) -> list[tuple[Pair, float | None]]:

@@ -3,6 +3,7 @@
 Each question is a list of tasks with their budgets (`TaskPlan`); trials, measurement and analysis are the same.
 """
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from itertools import combinations, takewhile
 import torch
 from pydantic import TypeAdapter
 
-from s2s.comparison.claims import Pair, Traits, claim_numbers, decide, of_each, traits_of
+from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, of_each, traits_of
 from s2s.comparison.executor import run_cached
 from s2s.comparison.matching import non_width_settings, settings_of
 from s2s.comparison.paired_tests import listed
@@ -310,6 +311,24 @@ def claim_pairs(of_all: Models, ahead: Sequence[str], behind: Sequence[str]) -> 
     return pairs
 
 
+def _stays(found: Decision, others: Models, ahead: Sequence[str], behind: Sequence[str]) -> bool | None:
+    """Return whether a verdict is the same with other results; None if they have too few seeds to say.
+
+    Of three seeds each, no exact test has a p-value below 0.1. Then a pair counts if its p-value is the least possible:
+    every seed of one model is ahead of every seed of the other.
+    """
+    pairs = claim_pairs(others, ahead, behind)
+    seeds = min(len(others[model].runs) for model in (*ahead, *behind))
+    least_p = 2 / math.comb(2 * seeds, seeds)
+    if least_p < LEVEL:
+        return decide(pairs).verdict == found.verdict
+    apart = [pair for pair in pairs if (pair.p or 0.0) <= least_p * (1 + 1e-9)]
+    claimed = [pair.difference > 0 for pair in apart]
+    if found.verdict == "no":
+        return True if not all(claimed) else None
+    return all(claimed) if len(apart) == len(pairs) or not all(claimed) else None
+
+
 @dataclass(frozen=True)
 class TaskClaim:
     """A claim about two groups of candidates on a task.
@@ -355,13 +374,13 @@ class TaskClaim:
         stable = {}
         for width, others in by_width.items():
             if width != plan.width and {*ahead, *behind} <= others.keys() and found.verdict != "undecided":
-                again = decide(claim_pairs(others, ahead, behind))
-                stable[f"width {width}"] = again.verdict == found.verdict
+                stays = _stays(found, others, ahead, behind)
+                stable |= {} if stays is None else {f"width {width}": stays}
         best = max(behind, key=lambda model: of_all[model].order)
         worst = min(ahead, key=lambda model: of_all[model].order)
         unit = self.unit or plan.task.unit
         least, most = self._number(of_all[worst]), self._number(of_all[best])
-        within = f"Within {max(own.first.budget for own in of_all.values()):,} updates"
+        within = f"Within {max(own.first.budget for own in of_all.values()):,} updates, by medians over seeds"
         if found.verdict == "yes" and len(ahead) + len(behind) > 2:
             first, second = self.groups
             fewest = "" if of_all[worst].is_bound else f" ({worst} the fewest)"

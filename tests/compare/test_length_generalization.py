@@ -115,7 +115,7 @@ def test_claim_marks_models_that_still_learn(asked, monkeypatch) -> None:
 
     monkeypatch.setitem(globals(), "_result", planted)
     (claim,) = asked(shares).claims
-    assert claim.numbers[0].note == "alibi 90 %†"
+    assert claim.numbers[0].note == "still learning, alibi 90 %†"
     assert "100 % at 2, where it still learns" in claim.sentence
 
 
@@ -123,7 +123,7 @@ def test_claim_does_not_hold_if_longer_strings_fail_and_names_other_kinds(asked)
     lost = [(1.0, 0.0), (0.98, 0.01), (1.0, 0.0)]
     result = asked({"copying-sinusoidal-8": lost, "copying-alibi-8": [(1.0, 0.9)] * 3, "reversal-sinusoidal-8": lost})
     (claim,) = result.claims
-    assert (claim.verdict, claim.stable) == ("no", {"reversing a string": True})
+    assert (claim.verdict, claim.stable) == ("no", {"alibi positions": False, "reversing a string": True})
     unlearned = {"copying-sinusoidal-8": lost, "reversal-sinusoidal-8": [(0.5, 0.0)] * 3}
     assert asked(unlearned).claims[0].stable == {}
     assert claim.numbers[0].note == "alibi 90 %"

@@ -102,8 +102,8 @@ def test_claim_holds_for_attention_ahead_of_every_fixed_state(asked) -> None:
     assert [each.at_least for each in claim.numbers] == [False, False, True, True]
     assert [each.best for each in claim.numbers] == [False, False, True, True]
     assert claim.sentence == (
-        "Within 100 updates, with attention each of gru-attention and transformer copies 8 symbols or more; "
-        "without attention none copies more than 2 (rnn, gru)."
+        "Within 100 updates, by medians over seeds, with attention each of gru-attention and transformer copies 8 "
+        "symbols or more; without attention none copies more than 2 (rnn, gru)."
     )
 
 
@@ -140,7 +140,10 @@ def test_claim_names_models_of_neither_group(contest, monkeypatch) -> None:
     }
     (claim,) = state_tracking.EXPERIMENT.result(made, measured).claims
     assert (claim.name, claim.verdict) == ("tracks", "yes")
-    assert claim.sentence == "Within 100 updates, rnn tracks at least 8 symbols, transformer 1. The others: 2 (mingru)."
+    assert claim.sentence == (
+        "Within 100 updates, by medians over seeds, rnn tracks at least 8 symbols, transformer 1. The others: "
+        "2 (mingru)."
+    )
 
 
 def test_claim_says_who_still_learns(asked) -> None:
@@ -154,10 +157,26 @@ def test_claim_says_who_still_learns(asked) -> None:
 def test_claim_says_whether_other_widths_agree(asked) -> None:
     sizes = {"rnn": [1, 2, 2, 1, 2], "transformer": [8] * 5}
     assert asked(sizes).claims[0].stable == {}
-    # the same test decides: the sign of a difference of two seeds says nothing
-    assert asked(sizes, {"rnn": [2] * 5, "transformer": [4] * 5}).claims[0].stable == {"width 4": True}
-    assert asked(sizes, {"rnn": [2, 2], "transformer": [4, 4]}).claims[0].stable == {"width 4": False}
-    assert asked(sizes, {"rnn": [4] * 5, "transformer": [2] * 5}).claims[0].stable == {"width 4": False}
+
+    def at_width_4(rnn: list[int], transformer: list[int]) -> dict[str, bool]:
+        return asked(sizes, {"rnn": rnn, "transformer": transformer}).claims[0].stable
+
+    # the same test decides
+    assert at_width_4([2] * 5, [4] * 5) == {"width 4": True}
+    assert at_width_4([4] * 5, [2] * 5) == {"width 4": False}
+    assert at_width_4([2, 2, 4, 4, 4], [2, 4, 4, 4, 4]) == {"width 4": False}
+    # no test of three seeds can: all seeds of one model must be ahead
+    assert at_width_4([2, 2, 1], [4, 4, 8]) == {"width 4": True}
+    assert at_width_4([4, 4, 8], [2, 2, 1]) == {"width 4": False}
+    assert at_width_4([2, 2, 4], [4, 2, 4]) == {}
+
+
+def test_contradicted_claim_stays_so_with_another_width_if_one_pair_contradicts_it(asked) -> None:
+    contradicted = {"rnn": [8] * 5, "gru": [2] * 5, "transformer": [4] * 5}
+    found = asked(contradicted, {"rnn": [4, 4, 4], "gru": [1, 1, 1], "transformer": [2, 2, 2]}).claims[0]
+    assert (found.verdict, found.stable) == ("no", {"width 4": True})
+    found = asked(contradicted, {"rnn": [2, 2, 2], "gru": [1, 1, 1], "transformer": [4, 4, 4]}).claims[0]
+    assert (found.verdict, found.stable) == ("no", {})
 
 
 def test_verdicts_compare_with_the_best_other(asked) -> None:

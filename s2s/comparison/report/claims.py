@@ -22,6 +22,9 @@ LEGEND = (
 )
 
 
+_LEARNING = "still learning"
+
+
 @dataclass(frozen=True)
 class NumberCell:
     """The number of a candidate in the table of claims, as text."""
@@ -34,8 +37,19 @@ class NumberCell:
 
     @property
     def mark(self) -> str:
-        """Dagger of the legend if the model was still learning; it takes the place of the note."""
-        return "†" if self.text and self.note == "still learning" else ""
+        """Dagger of the legend if the model was still learning."""
+        return "†" if self.text and self.note.startswith(_LEARNING) else ""
+
+    @property
+    def remark(self) -> str:
+        """Note without what the dagger says.
+
+        Example:
+            >>> cell = NumberCell("transformer", "20", "still learning, with rotary positions 8")
+            >>> cell.mark, cell.remark
+            ('†', 'with rotary positions 8')
+        """
+        return self.note.removeprefix(_LEARNING).removeprefix(", ") if self.mark else self.note
 
     def __str__(self) -> str:
         """The number and its note in words."""

@@ -70,8 +70,8 @@ def _what_is_left(decays: Mapping[str, Initialisations]) -> str:
     }
     if not left:
         return "No recurrent network has a factor per step."
-    sentence = f"At the usual initialisation, before training, {of_each(left)} of a gradient is left after {_STEPS} "
-    sentence += "steps"
+    sentence = f"At the usual initialisation, before training, these factors leave {of_each(left)} of a gradient after "
+    sentence += f"{_STEPS} steps"
     if rest := [model for model in decays if model not in left]:
         sentence += f"; {predicate(rest, 'has', 'have')} no factor per step"
     varied = {model: each for model, each in decays.items() if each.others and _decide([each.own]) == "yes"}

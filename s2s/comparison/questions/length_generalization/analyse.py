@@ -98,6 +98,10 @@ def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping
         f"{of_each(others)}."
     )
     stable = {}
+    for other in others:
+        pair = retention(other, models[other])
+        if decision.verdict != "undecided" and not pair.reason:
+            stable[f"{other} positions"] = decide([pair]).verdict == decision.verdict
     for plan in tasks[1:]:
         if decision.verdict != "undecided" and kind in found[plan.task.name]:
             pair = retention(kind, found[plan.task.name][kind])
@@ -109,7 +113,12 @@ def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping
         unit="%",
         verdict=decision.verdict,
         sentence=sentence,
-        numbers=claim_numbers({model: longest(own)}, notes={model: ", ".join(f"{o} {t}" for o, t in others.items())}),
+        numbers=claim_numbers(
+            {model: longest(own)},
+            notes={
+                model: ", ".join([*(["still learning"] if learns else []), *(f"{o} {t}" for o, t in others.items())])
+            },
+        ),
         p=decision.p,
         test=f"paired t-test over seeds, of a loss of {MARGIN:.0f} points",
         figure=_accuracy(first, models).name,

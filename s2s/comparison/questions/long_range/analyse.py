@@ -311,8 +311,8 @@ def _claims(comparison: Comparison, parts: Mapping[Part, Models], others: Models
     tasks = {part.task: own for part, own in parts.items() if part.form == DECIDES.form and part != DECIDES}
     solved = {task: own for task, own in tasks.items() if any(each.num_solved for each in own.values())}
     rates = {"next best rate": others} if others else {}
-    elsewhere = {name: _solution_times(own) for name, own in {**rates, **solved}.items()}
     forms = rates | ({"linear head": heads} if heads else {})
+    elsewhere = {name: _solution_times(own) for name, own in {**forms, **solved}.items()}
     return [
         forgets(traits, _reaches(deciding), {name: _reaches(own) for name, own in forms.items()}),
         learns_late(traits, _solution_times(deciding), elsewhere, trained),
@@ -325,6 +325,8 @@ def _reaches(models: Models) -> Reaches:
         beyond=[model for model, own in models.items() if 2 * own.beyond > len(own.by_seed)],
         gates={model: own.gates() for model, own in models.items()},
         trained=next(iter(models.values())).trained,
+        right={model: own.accuracy(len(own.first.distances) - 1) for model, own in models.items()},
+        longest=next(iter(models.values())).max_distance,
     )
 
 

@@ -21,12 +21,16 @@ class Reaches:
         beyond: Models whose distance is a lower bound.
         gates: Validity checks by model.
         trained: Longest distance trained on.
+        right: Right answers at the longest distance tested, in percent, by model.
+        longest: That distance.
     """
 
     distances: Mapping[str, Estimate]
     beyond: Sequence[str]
     gates: Mapping[str, Sequence[Gate]]
     trained: int
+    right: Mapping[str, Estimate]
+    longest: int
 
 
 def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[str, Reaches]) -> Claim | None:
@@ -43,11 +47,13 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
         return None
     decision, trained = _decide_forgets(reaches, recurrent), reaches.trained
     sentence = f"Trained on up to {trained} symbols, {_who_recalls(reaches, recurrent)}{decision.because}."
+    right = {model: f"{reaches.right[model].value:.0f} %" for model in reaches.distances}
+    sentence += f" Right over {brief(reaches.longest)} others: {of_each(right)}."
     elsewhere = {name: (own, _recurrent(traits, own.distances)) for name, own in variations.items()}
     elsewhere[_SCANS] = reaches, _recurrent(traits, reaches.distances, scans=True)
     return Claim(
         name="forgets",
-        measured=f"distance over which one symbol is recalled, trained on up to {trained}",
+        measured=f"others over which the recall of one symbol falls half way to chance, trained on up to {trained}",
         unit="symbols",
         verdict=decision.verdict,
         sentence=sentence,
@@ -79,9 +85,12 @@ def _who_recalls(reaches: Reaches, models: Sequence[str]) -> str:
         return "no recurrent model without attention finished learning"
     if len(shown) > 1 and all(reaches.distances[model].value > reaches.trained for model in shown):
         least = min(shown, key=lambda model: reaches.distances[model].value)
-        recalled = f"every recurrent model without attention that learned still recalls the first over {shown[least]}"
-        return f"{recalled.replace('over at least', 'over')} or more ({least}){rest}"
-    return f"a first symbol is recalled over {of_each(shown)}{rest}"
+        fewest = f"{shown[least].removeprefix('at least ')} or more ({least} the fewest)"
+        return (
+            "in every recurrent model without attention that learned the recall of the first falls half way to chance "
+            f"over {fewest}{rest}"
+        )
+    return f"the recall of a first symbol falls half way to chance over {of_each(shown)}{rest}"
 
 
 def _recurrent(traits: Mapping[str, Traits], measured: Mapping[str, object], scans: bool = False) -> list[str]:
