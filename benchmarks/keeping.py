@@ -81,9 +81,11 @@ def recipe_scores() -> dict[str, Told]:
     places = ("*.json", "tasks/*.json", "classification/*.json")
     for path in (path for place in places for path in sorted(RESULTS.glob(place))):
         kept = read(path)
-        name = kept.get("recipe", path.stem) if isinstance(kept, dict) and "minutes" in kept else ""
+        # `multi30k_lstm-2` is the second seed of `multi30k_lstm`
+        of_file = path.stem.partition("-")[0]
+        name = kept.get("recipe", of_file) if isinstance(kept, dict) and "minutes" in kept else ""
         recipe = ROOT / "recipes" / f"{name}.yaml"
-        if name in found and "test" not in kept:
+        if name in found and "recipe" in kept and "test" not in kept:
             continue  # of two files of one seed, that of benchmarks/results.py
         if recipe.exists() and kept["kind"] == YAML(typ="safe").load(recipe)["model"]["kind"]:
             found.setdefault(name, []).append(kept)

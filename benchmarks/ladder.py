@@ -1,6 +1,6 @@
 """Training and decoding speed of the rungs of the ladder, taking turns.
 
-    python -m benchmarks.ladder runs/multi30k runs/multi30k_*
+    python -m benchmarks.ladder runs/multi30k_*
 
 All runs must have learned the same corpus. In each round every one makes one update on the same batch, through the
 trainer, and translates the same test sentences with the beam of its recipe; so a noisy machine is noisy for all.

@@ -5,7 +5,7 @@ python -m benchmarks.results runs/translate runs/multi30k
 Of each run, its scores on the test set (cased, and lower-cased where `s2s evaluate RUN --lowercase` was run), what it
 cost and what it ran on go to `docs/results/<name>.json`; the tables are written anew from these files. A run called
 `multi30k_…` is a rung of the ladder and stands in its table; how fast rungs are says `benchmarks/ladder.py`. A name
-that ends in a seed, such as `multi30k_lstm-2`, is the same training once more.
+that ends in a seed, such as `multi30k_lstm-2`, is the same training once more, with another seed.
 """
 
 from pathlib import Path
@@ -17,8 +17,7 @@ from s2s.evaluation.inference import mean
 SPEED = RESULTS / "speed.json"
 # what is kept beside the runs
 OTHERS = ("speed", "faults", "gpu", "serve", "peers", "export", "text_to_text", "speedrun")
-TOP = "multi30k"
-RUNG = f"{TOP}_"
+RUNG = "multi30k_"
 
 
 def summary(run: Path) -> dict[str, object]:
@@ -41,7 +40,8 @@ def table() -> str:
         "| recipe | parameters | training | case | BLEU (95 % interval) | chrF2++ | exact | test sentences |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    kept = {name: found for name, found in _kept().items() if not name.startswith(RUNG) and "-" not in name}
+    runs = {name: found for name, found in _kept().items() if not name.startswith(RUNG)}
+    kept = {name: found for name, found in runs.items() if "-" not in name}
     for name, found in sorted(kept.items(), reverse=True):
         training = f"{found['updates']:,} updates, {found['target_tokens'] / 1e6:.1f} M tokens, {_minutes(found)}"
         rows += [
@@ -50,7 +50,7 @@ def table() -> str:
             f"| {test['scores']['chrf']['value']:.2f} | {test['exact']:.1f} % | {test['sentences']:,} |"
             for test in found["tests"]
         ]
-    return "\n".join([*rows, "", "One seed each; beam 5.", *_provenance(kept), ""])
+    return "\n".join([*rows, "", "Seed 1; beam 5.", *_provenance(runs), *_repeated(runs, "recipe"), ""])
 
 
 def ladder() -> str:
@@ -60,7 +60,7 @@ def ladder() -> str:
         "| training, tokens/s | decoding, sentences/s |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    runs = {name: found for name, found in _kept().items() if name == TOP or name.startswith(RUNG)}
+    runs = {name: found for name, found in _kept().items() if name.startswith(RUNG)}
     kept = {name: found for name, found in runs.items() if "-" not in name}
     speeds = read(SPEED) if SPEED.exists() else {}
     order = sorted(kept, key=lambda name: _test(kept[name], True)["scores"]["bleu"]["value"])
@@ -74,22 +74,26 @@ def ladder() -> str:
             f"| {_bleu(lower)} | {_bleu(cased)} | {cased['scores']['chrf']['value']:.2f} | {pace} |"
         )
     about = "Test set test_2016_flickr, seed 1; beam 5."
-    return "\n".join([*rows, "", about, *_provenance(runs), *_repeated(runs), ""])
+    return "\n".join([*rows, "", about, *_provenance(runs), *_repeated(runs, "rung"), ""])
 
 
-def _repeated(runs: dict[str, dict[str, Any]]) -> list[str]:
-    """What the rungs that were trained with several seeds scored with each."""
+def _repeated(runs: dict[str, dict[str, Any]], column: str) -> list[str]:
+    """The scores of what was trained with several seeds, for each seed; `column` is `recipe` or `rung`."""
     rows = []
     for name in sorted({name.partition("-")[0] for name in runs if "-" in name}):
         same = [found for other, found in sorted(runs.items()) if other.partition("-")[0] == name]
-        scores = [_test(found, False)["scores"]["bleu"]["value"] for found in same]
-        over = mean(scores)
-        listed = ", ".join(f"{score:.2f}" for score in scores)
-        interval = f" ({over.low:.2f}–{over.high:.2f})" if len(scores) > 2 else ", two seeds: no interval"
-        rows.append(f"| `{same[0]['kind']}` | {listed} | {over.value:.2f}{interval} |")
+        label = name if column == "recipe" else same[0]["kind"]
+        cells = []
+        for lowercase in (True, False):
+            scores = [_test(found, lowercase)["scores"]["bleu"]["value"] for found in same]
+            over = mean(scores)
+            interval = f" ({over.low:.2f}–{over.high:.2f})" if len(scores) > 2 else ", two seeds: no interval"
+            cells.append(f"{', '.join(f'{score:.2f}' for score in scores)}: {over.value:.2f}{interval}")
+        rows.append(f"| `{label}` | {' | '.join(cells)} |")
     if not rows:
         return []
-    return ["", "| rung | BLEU, cased, with each seed | mean (95 % interval, Student's) |", "|---|---|---|", *rows]
+    head = f"| {column} | BLEU, lower-cased, of each seed: mean (95 % interval, Student's) | the same, cased |"
+    return ["", head, "|---|---|---|", *rows]
 
 
 def _kept() -> dict[str, dict[str, Any]]:

@@ -86,7 +86,7 @@ def prepare(folder: Path, asked: argparse.Namespace) -> None:
     with write_folder_atomically(folder) as place:
         place.mkdir()
         task = Task(place)
-        _s2s("train", ROOT / "recipes" / "multi30k.yaml", f"run.dir={task.run}", *recipe(asked))
+        _s2s("train", ROOT / "recipes" / "multi30k_transformer.yaml", f"run.dir={task.run}", *recipe(asked))
         for quantization in ("float32", "int8"):
             how = ("--to", "ctranslate2", "--quantization", quantization)
             _s2s("export", task.run, *how, "--output", task.export(quantization))
@@ -114,7 +114,7 @@ def prepare(folder: Path, asked: argparse.Namespace) -> None:
 
 
 def recipe(asked: argparse.Namespace) -> list[str]:
-    """What differs from recipes/multi30k.yaml in the run that is decoded with."""
+    """What differs from recipes/multi30k_transformer.yaml in the run that is decoded with."""
     model = {"width": given.WIDTH, "heads": given.HEADS, "feedforward": given.INNER, "dropout": given.DROPOUT}
     model |= {"encoder_layers": given.LAYERS, "decoder_layers": given.LAYERS, "norm_epsilon": given.EPSILON}
     training = {"updates": asked.train_updates, "learning_rate": 0.003, "warmup": 0.3, "ema": "null"}

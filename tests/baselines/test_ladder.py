@@ -12,8 +12,8 @@ from s2s.recipe.reading import shipped
 from s2s.recipe.schema import Section
 from s2s.run.tasks import read
 
-TOP = "multi30k"
-RUNGS = sorted(name for name in shipped() if name.startswith(f"{TOP}_"))
+TOP = "multi30k_transformer"
+RUNGS = sorted(name for name in shipped() if name.startswith("multi30k_") and name != TOP)
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "ladder.md"
@@ -38,12 +38,10 @@ def test_ladder_every_baseline_that_translates_has_a_rung():
 
 
 @pytest.mark.parametrize("name", RUNGS)
-def test_ladder_rung_differs_from_the_transformer_in_model_rate_and_time_alone(name):
+def test_ladder_rung_differs_from_the_transformer_in_model_and_rate_alone(name):
     rung, top = read(shipped()[name]), read(shipped()[TOP])
     same = {"name": "", "description": "", "model": None}
-    training = rung.training.model_copy(
-        update={key: getattr(top.training, key) for key in ("updates", "warmup", "learning_rate")}
-    )
+    training = rung.training.model_copy(update={"learning_rate": top.training.learning_rate})
     assert rung.model_copy(update=same | {"training": training}) == top.model_copy(update=same)
 
 

@@ -50,12 +50,14 @@ class Tiny(Reproduction[Translated]):
         "referee did not find it; tokenized and lower-cased by another scheme than sacreBLEU's)"
     )
     method = (
-        "`recipes/multi30k.yaml`: 2.3 million parameters, 8,000 updates of 4,096 tokens, beam 5; sacreBLEU on "
-        "test_2016, lower-cased. BLEU of 1,000 sentences is uncertain by about 1.6, and the two ways of counting "
-        "differ, so the band is ±2. Data are from the hub, or `data.root=DIR`; any setting of the recipe may be given."
+        "`recipes/multi30k.yaml`: 2.3 million parameters, 4,000 updates of 4,096 tokens with Muon and relative "
+        "positions, beam 5; sacreBLEU on test_2016, "
+        "lower-cased. BLEU of 1,000 sentences is uncertain by about 1.6, and the two ways of counting differ, so the "
+        "band is ±2. Data are from the hub, or `data.root=DIR`; any setting of the recipe may be given."
     )
+    setting = "with Muon and relative positions (published: Adam, sinusoidal positions)"
     bands = (Band(key="bleu", what="BLEU, lower-cased, on test_2016", published="41.02", low=39.0, high=43.0),)
-    # on two threads 43.7 minutes (docs/results/multi30k.json); fewer than twice that on one, for one seed
+    # one seed takes 3,300 seconds of a core (docs/results/multi30k.json)
     seconds = (9_000, 18_000)
 
     settings: tuple[str, ...] = ()
