@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -236,6 +237,29 @@ def max_output_lengths(sources: Int[np.ndarray, " batch"], settings: DecodingSet
     return np.ceil(sources * settings.max_ratio).astype(int) + settings.max_extra
 
 
+def split_evenly(items: list[int], most: int) -> list[list[int]]:
+    """Split a list into batches of nearly equal size, so that parallel searches finish together.
+
+    One batch stays whole, since two threads share its products well; more batches are even in number. The number does
+    not depend on that of the threads, because a model's numbers depend on the batch in their last digits.
+
+    Args:
+        items: Items to split, in order.
+        most: Largest batch, 1 or more.
+
+    Example:
+        >>> [len(batch) for batch in split_evenly(list(range(160)), most=64)]
+        [40, 40, 40, 40]
+        >>> [len(batch) for batch in split_evenly(list(range(60)), most=64)]
+        [60]
+    """
+    count = -(-len(items) // most)
+    if count % 2 and 1 < count < len(items):
+        count += 1
+    bounds = [len(items) * i // count for i in range(count + 1)] if count else []
+    return [items[first:last] for first, last in pairwise(bounds)]
+
+
 class TextTranslator(Generator):
     """Translate lines of text with beam search.
 
@@ -373,9 +397,8 @@ class TextTranslator(Generator):
                 refuse(i, error)
                 filled.remove(i)
         order = sorted(filled, key=lambda i: len(tokens[i]))
-        size = self.settings.batch
         # Longest first: a lack of memory shows at once, and the batches that finish last are short.
-        batches = [order[first : first + size] for first in range(0, len(order), size)][::-1]
+        batches = split_evenly(order, self.settings.batch)[::-1]
         forced = None
         if prefixes is not None:
             rows = self._prefix_tokens(prefixes, tokens)

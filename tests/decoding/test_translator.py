@@ -4,9 +4,11 @@ import threading
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from s2s.data.tokenizers import train_pair
-from s2s.decoding.generate import TextTranslator, describe_collapse
+from s2s.decoding.generate import TextTranslator, describe_collapse, split_evenly
 from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import DecodingSettings, TokenizerSettings
@@ -47,6 +49,19 @@ def test_translator_file_is_its_lines_alone_in_the_same_order(parts):
     assert len({t.text for t in together}) > 3
     for one, other in zip(together, alone, strict=True):
         assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-5)
+
+
+@given(count=st.integers(0, 300), most=st.integers(1, 80))
+def test_batches_are_even_in_number_and_of_nearly_equal_size(count, most):
+    batches = split_evenly(list(range(count)), most)
+    assert [item for batch in batches for item in batch] == list(range(count))
+    sizes = [len(batch) for batch in batches]
+    assert all(1 <= size <= most for size in sizes)
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1
+    fewest = -(-count // most)
+    assert len(batches) in (fewest, fewest + 1)
+    # a single batch, or one for each item, cannot be even in number
+    assert len(batches) % 2 == 0 or len(batches) in (1, count)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
