@@ -16,7 +16,7 @@ from s2s.evaluation.inference import mean
 
 SPEED = RESULTS / "speed.json"
 # what is kept beside the runs
-OTHERS = ("speed", "faults", "gpu", "serve", "peers", "export", "text_to_text", "speedrun")
+OTHERS = ("speed", "faults", "gpu", "serve", "peers", "peers-fp32", "export", "text_to_text", "speedrun")
 RUNG = "multi30k_"
 
 

@@ -297,7 +297,7 @@ def test_tiny_takes_settings_and_trains_once(tmp_path):
     assert weights.stat().st_mtime_ns == before
     # what ships, and where the data lie
     recipe = Tiny().asked([f"data.root={tmp_path}"], tmp_path).recipe(3, tmp_path / "x")
-    assert (recipe.training.updates, recipe.seeds.data, str(recipe.data.root)) == (8_000, 3, str(tmp_path))
+    assert (recipe.training.updates, recipe.seeds.data, str(recipe.data.root)) == (4_000, 3, str(tmp_path))
     with pytest.raises(UserError, match="takes no settings"):
         Radius().asked(["data.root=here"], tmp_path)
 
