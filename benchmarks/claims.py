@@ -41,9 +41,9 @@ _IN_SHORT = {
     "translates-best": "BLEU: Transformer {transformer}, convolutions {conv}",
     "writes-cheaply": f"ms per token: RNN {{rnn}}, {_BOTH}",
     "scales": "doubling cuts the loss by {transformer} % (Transformer), {lstm-attention} % (LSTM with attention)",
-    "transfers": "loss {transformer}; LSTM with attention {lstm-attention}, convolutions {conv}",
+    "transfers": "loss: Transformer {transformer}, LSTM with attention {lstm-attention}, convolutions {conv}",
     "late-by-gradients": "RNN {rnn} updates with level gradients, {rnn_note}",
-    "generalizes": "right symbols at twice the length (%): {transformer}; {transformer_note}",
+    "generalizes": "right symbols at twice the length (%): sinusoidal positions {transformer}, {transformer_note}",
 }
 
 
@@ -194,7 +194,7 @@ def _line(name: str, kept: Kept, first: Sequence[Kept], machines: Machines) -> s
     cells = {cell.model: cell for cell in row.cells}
     measured = f"{row.claim.measured} [{row.claim.unit}]" if row.claim.unit else row.claim.measured
     measured = f"{measured} {row.arrow}".rstrip()
-    measured += "" if kept.models == models else f", profile {kept.summary.profile}"
+    measured += "" if kept.models == models else f", {len(kept.models)} models"
     texts = [_cell(cells[model]) if model in cells else "–" for model in models]
     decided = [kept if kept in first else None, *(its.get(name) for its in machines.values())]
     words = [each.rows[name].word if each else "–" for each in decided]

@@ -16,9 +16,10 @@ WORDS = {"yes": "✔ yes", "no": "✘ no", "undecided": "undecided"}
 """Verdicts on the page and in Markdown."""
 LEGEND = (
     "✔ the claim holds here; ✘ it does not; undecided: the tests cannot tell. ↑ high numbers are good, ↓ low ones. "
-    "Bold: the best of the models that finished learning, or all that tie with it, in decided claims. † still learning "
-    "when the training ended: its loss still fell. ≥ the largest that was tested. A number in (round brackets) belongs "
-    "to what is measured in round brackets; [square brackets] are units. – not measured."
+    "Bold: the best of the models that finished learning, and all that tie with it, if the claim is decided. † still "
+    "learning when the training ended: its loss still fell. ≥ the largest that was tested. (Round brackets): a second "
+    "number, named in round brackets where it says what is measured, or a remark. [Square brackets]: units. – not "
+    "measured."
 )
 
 

@@ -48,7 +48,7 @@ def vanishes(traits: Mapping[str, Traits], decays: Mapping[str, Initialisations]
     notes = {model: _without_factor(each.own) for model, each in decays.items() if factors[model] is None}
     return Claim(
         name="vanishes",
-        measured="factor of an untrained gradient per step (with other initialisations)",
+        measured="factor per step of the gradient in an untrained network (range over other initialisations)",
         verdict=verdict,
         sentence=_what_is_left({model: decays[model] for model in recurrent}),
         numbers=claim_numbers({model: factors.get(model) for model in traits}, notes=notes | ranges),

@@ -53,7 +53,7 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
     elsewhere[_SCANS] = reaches, _recurrent(traits, reaches.distances, scans=True)
     return Claim(
         name="forgets",
-        measured=f"others over which the recall of one symbol falls half way to chance, trained on up to {trained}",
+        measured=f"other symbols over which recall of the first falls half way to chance, trained on up to {trained}",
         unit="symbols",
         verdict=decision.verdict,
         sentence=sentence,

@@ -67,7 +67,7 @@ def needs_order(traits: Mapping[str, Traits], signals: Signals, gates: Mapping[s
     }
     return Claim(
         name="order",
-        measured="loss added without positions (in the encoder / the decoder alone)",
+        measured="loss added without positions (in the encoder alone / in the decoder alone)",
         unit="nats per token",
         verdict=decision.verdict,
         sentence=f"{sentence}{decision.because}.",
