@@ -323,10 +323,10 @@ def _stays(found: Decision, others: Models, ahead: Sequence[str], behind: Sequen
     if least_p < LEVEL:
         return decide(pairs).verdict == found.verdict
     apart = [pair for pair in pairs if (pair.p or 0.0) <= least_p * (1 + 1e-9)]
-    claimed = [pair.difference > 0 for pair in apart]
-    if found.verdict == "no":
-        return True if not all(claimed) else None
-    return all(claimed) if len(apart) == len(pairs) or not all(claimed) else None
+    contradicted = any(pair.difference < 0 for pair in apart)
+    if not contradicted and len(apart) < len(pairs):
+        return None
+    return contradicted == (found.verdict == "no")
 
 
 @dataclass(frozen=True)

@@ -176,6 +176,8 @@ def test_contradicted_claim_stays_so_with_another_width_if_one_pair_contradicts_
     found = asked(contradicted, {"rnn": [4, 4, 4], "gru": [1, 1, 1], "transformer": [2, 2, 2]}).claims[0]
     assert (found.verdict, found.stable) == ("no", {"width 4": True})
     found = asked(contradicted, {"rnn": [2, 2, 2], "gru": [1, 1, 1], "transformer": [4, 4, 4]}).claims[0]
+    assert (found.verdict, found.stable) == ("no", {"width 4": False})
+    found = asked(contradicted, {"rnn": [2, 2, 4], "gru": [1, 1, 1], "transformer": [4, 4, 2]}).claims[0]
     assert (found.verdict, found.stable) == ("no", {})
 
 

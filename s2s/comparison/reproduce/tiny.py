@@ -51,9 +51,9 @@ class Tiny(Reproduction[Translated]):
     )
     method = (
         "`recipes/multi30k.yaml`: 2.3 million parameters, 4,000 updates of 4,096 tokens with Muon and relative "
-        "positions, beam 5; sacreBLEU on test_2016, "
-        "lower-cased. BLEU of 1,000 sentences is uncertain by about 1.6, and the two ways of counting differ, so the "
-        "band is ±2. Data are from the hub, or `data.root=DIR`; any setting of the recipe may be given."
+        "positions, beam 5; sacreBLEU on test_2016, lower-cased. BLEU of 1,000 sentences is uncertain by about 1.6, "
+        "and the two ways of counting differ, so the band is ±2. Data are from the hub, or `data.root=DIR`; any "
+        "setting of the recipe may be given."
     )
     setting = "with Muon and relative positions (published: Adam, sinusoidal positions)"
     bands = (Band(key="bleu", what="BLEU, lower-cased, on test_2016", published="41.02", low=39.0, high=43.0),)
