@@ -114,7 +114,7 @@ def prepare(folder: Path, asked: argparse.Namespace) -> None:
 
 
 def recipe(asked: argparse.Namespace) -> list[str]:
-    """What differs from recipes/multi30k_transformer.yaml in the run that is decoded with."""
+    """Return the settings in which the run for decoding differs from recipes/multi30k_transformer.yaml."""
     model = {"width": given.WIDTH, "heads": given.HEADS, "feedforward": given.INNER, "dropout": given.DROPOUT}
     model |= {"encoder_layers": given.LAYERS, "decoder_layers": given.LAYERS, "norm_epsilon": given.EPSILON}
     training = {"updates": asked.train_updates, "learning_rate": 0.003, "warmup": 0.3, "ema": "null"}
@@ -157,8 +157,8 @@ def is_bf16_faster(size: int = 512, repeats: int = 5) -> bool:
     return seconds(torch.bfloat16) < seconds(torch.float32)
 
 
-def begun(asked: argparse.Namespace, unfinished: Path, bf16: bool) -> Measured:
-    """The measurement as far as it was made with these settings on this machine, or the beginning of one."""
+def load_measurement(asked: argparse.Namespace, unfinished: Path, bf16: bool) -> Measured:
+    """Load the unfinished measurement of these settings and this machine, or return a new one."""
     kept = ("threads", "tokens", "updates", "train_updates", "pairs", "sentences")
     commit = git_commit()
     fresh: Measured = {
@@ -212,7 +212,7 @@ def main() -> None:
         return
     unfinished = folder / f"{name}.unfinished.json"
     bf16 = is_bf16_faster()
-    found = begun(asked, unfinished, bf16)
+    found = load_measurement(asked, unfinished, bf16)
     found |= {"environments": installed, "left_out": LEFT_OUT}
     os.chdir(ROOT)
     for part, everyone in PARTS.items():
