@@ -106,6 +106,25 @@ def test_claim_holds_if_every_model_learns_later_with_vanishing_gradients(contes
     assert verdict({"rnn": late, "lstm": flat}) == "undecided"
 
 
+def test_claim_names_both_sides_of_a_factor_of_one(contest) -> None:
+    made = contest(["rnn", "lstm"])
+    # Factors exp(slope): 0.74, 0.90, 1.00 and 1.22 for rnn; lstm has no factor above 1.
+    solved = {"rnn": {-0.3: 90, -0.1: 60, 0.0: 40, 0.2: None}, "lstm": {-0.3: 50, -0.1: 30, 0.0: 20}}
+    measured = {
+        Trial(model, f"radius-{i}", seed): asdict(_start(slope, updates, float(i)))
+        for model, own in solved.items()
+        for i, (slope, updates) in enumerate(own.items())
+        for seed in range(1, 5)
+    }
+    (claim,) = EXPERIMENT.result(made, measured).claims
+    notes = {each.model: (each.value, each.note) for each in claim.numbers}
+    assert notes == {
+        "rnn": (40, "90 at a factor of 0.74 and more than 100 at a factor of 1.22"),
+        "lstm": (20, "50 at a factor of 0.74"),
+    }
+    assert all(note in claim.sentence for _, note in notes.values())
+
+
 def test_models_without_recurrence_are_not_measured(contest) -> None:
     made = contest(["transformer"])
     (trial,) = EXPERIMENT.trials(made)

@@ -126,25 +126,24 @@ def _claim(found: Mapping[str, Candidate]) -> Claim | None:
         return None
     tests = {model: correlation(own) for model, own in found.items()}
     decision = decide([Pair(model, "", tau, p) for model, (tau, p) in tests.items()])
-    model = decision.pair.ahead if decision.pair else next(iter(found))
-    best, worst = nearest(found[model]), max(found[model], key=lambda value: found[model][value].away)
-    near, far = found[model][best], found[model][worst]
-    sentence = (
-        f"{model} learns after {_updates(near)} updates at a factor of {_factor(near)} per step, and after "
-        f"{_updates(far)} at {_factor(far)} (τ = {tests[model][0]:.2f})."
-    )
-    budget = next(iter(near.runs)).budget
+    learned = [
+        f"{model} after {_updates(own[nearest(own)])} updates at a factor of {_factor(own[nearest(own)])} per step, "
+        f"{_extremes(own)} (τ = {tests[model][0]:.2f})"
+        for model, own in found.items()
+    ]
+    sentence = f"These learn: {'; '.join(learned)}."
+    budget = max(run.budget for own in found.values() for starts in own.values() for run in starts.runs)
     return Claim(
         name="late-by-gradients",
         measured="updates until a first symbol is recalled over up to 32 others, from the initialisation whose "
-        f"gradient factor is nearest to 1 (at most {budget:,})",
+        f"gradient factor is nearest to 1 (from the smallest and the largest factor; at most {budget:,})",
         unit="updates",
         verdict=decision.verdict,
         sentence=sentence,
         numbers=claim_numbers(
             {name: own[nearest(own)].updates for name, own in found.items()},
             "low",
-            {name: f"{_updates(_farthest(own))} at the factor farthest from 1" for name, own in found.items()},
+            {name: _extremes(own) for name, own in found.items()},
         ),
         p=decision.p,
         test="Kendall's τ",
@@ -158,8 +157,11 @@ def _without_attention(comparison: Comparison, found: Mapping[str, Candidate]) -
     return {model: own for model, own in found.items() if not traits[model].cross_attention} or found
 
 
-def _farthest(own: Candidate) -> Starts:
-    return own[max(own, key=lambda value: own[value].away)]
+def _extremes(own: Candidate) -> str:
+    """Name the updates at the smallest and at the largest factor, unless it is the one nearest to 1."""
+    ordered = sorted(own.values(), key=lambda starts: 0.0 if starts.factor is None else starts.factor.value)
+    ends = [starts for starts in (ordered[0], ordered[-1]) if starts is not own[nearest(own)]]
+    return " and ".join(f"{_updates(starts)} at a factor of {_factor(starts)}" for starts in ends)
 
 
 def _updates(starts: Starts) -> str:
