@@ -5,7 +5,7 @@ trainings is a lucky one, and must not be among the scored ones.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import TypeAdapter
@@ -120,6 +120,18 @@ def recipe_at(recipe: R, trial: TuningTrial, own: Collection[str] = ()) -> R:
         parameters = spec.parameters(kind, recipe.model)
         changes["model"] = match_parameters(kind, spec, parameters, non_width_settings(recipe.model) | chosen)
     return recipe.model_copy(update=changes)
+
+
+def can_have_equal_depth(candidates: Sequence[Candidate]) -> bool:
+    """Return True if `at_equal_depth` gives all candidates the same number of layers."""
+    usual = {candidate.depths[:1] for candidate in candidates}
+    return len(usual) == 1 and () not in usual
+
+
+def at_equal_depth(candidate: Candidate) -> Candidate:
+    """Return a candidate with as many layers as the comparison's recipe, and about as many parameters as it has now."""
+    trial = TuningTrial(candidate.learning_rate, candidate.depths[0])
+    return replace(candidate, recipe=recipe_at(candidate.recipe, trial, candidate.own))
 
 
 def short_training(recipe: ComparedRecipe, seed: int, device_context: DeviceContext) -> tuple[float, float]:

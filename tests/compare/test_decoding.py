@@ -1,4 +1,5 @@
 import statistics
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,8 +10,10 @@ from s2s.comparison.questions.decoding.analyse import DecodingTimes, PlaceTimes,
 from s2s.comparison.questions.decoding.measure import EXPERIMENT, SIZES, Sizes
 from s2s.comparison.results import Result
 from s2s.comparison.spec import NotForThisModel
-from s2s.comparison.speed_benchmark import Place, round_trials
-from s2s.comparison.workload import End
+from s2s.comparison.speed_benchmark import LEVEL_PART, Place, round_trials
+from s2s.comparison.tuning import recipe_at
+from s2s.comparison.tuning_search import TuningTrial
+from s2s.comparison.workload import End, built
 from s2s.training.device import DeviceContext
 
 # two in name alone, so that tests do not fight for processors
@@ -117,6 +120,52 @@ def test_decoding_uses_the_number_of_threads_that_is_fastest_for_the_model(conte
     assert all(each.quantity.endswith("with the number of threads that is fastest for it") for each in cells.values())
     lines = {each.model: each.y for figure in result.figures if figure.name == "by-target" for each in figure.series}
     assert lines == {model: [pytest.approx(cells[model].value)] for model in lines}
+
+
+def _deep(shared):
+    """The same contest after a search that chose two layers, where its recipe has one, for its first model."""
+    first, *others = (replace(each, depths=(1, 2)) for each in shared.candidates)
+    deep = replace(first, recipe=recipe_at(first.recipe, TuningTrial(first.learning_rate, 2)))
+    return replace(shared, candidates=(deep, *others))
+
+
+def test_decoding_at_equal_depth_builds_models_with_the_layers_of_the_recipe(contest, tiny, monkeypatch):
+    shared, made = _deep(contest(["rnn", "transformer"])), []
+
+    def build(comparison, candidate, longest, device):
+        made.append(candidate.settings)
+        return built(comparison, candidate, longest, device)
+
+    monkeypatch.setattr(decoding, "built", build)
+    level = [trial for trial in EXPERIMENT.trials(shared) if trial.part.startswith(LEVEL_PART)]
+    assert [(trial.model, trial.part) for trial in level] == [
+        (model, f"equal-depth-round-{i}") for i in (1, 2) for model in shared.models
+    ]
+    times = EXPERIMENT.measure(shared, level[0])
+    (own,) = made
+    assert (own.encoder_layers, own.decoder_layers) == (1, 1)
+    assert own.width > shared.candidate("rnn").settings.width
+    assert [(place.sources, [point.m for point in place.targets]) for place in times.places] == [([], [32])]
+    # without depths that were searched there is nothing to make equal
+    assert not [trial for trial in EXPERIMENT.trials(contest(["rnn"])) if trial.part.startswith(LEVEL_PART)]
+
+
+def test_decoding_claim_names_equal_depth_if_the_verdict_depends_on_it(contest):
+    shared = _deep(contest(["rnn", "transformer"]))
+
+    def rounds(part, slower, by):
+        return {
+            cell: _round(*[(by if model == slower else 0.32) * SLOW[i]] * 2)
+            for model in shared.models
+            for i, cell in enumerate(round_trials([model], part))
+        }
+
+    (claim,) = EXPERIMENT.result(shared, rounds("batch-1-round", "rnn", 0.9)).claims
+    assert (claim.verdict, "equal depth" in claim.stable) == ("no", False)
+    for slower, verdict in (("rnn", True), ("transformer", False)):
+        found = rounds("batch-1-round", "rnn", 0.9) | rounds(LEVEL_PART, slower, 0.5)
+        (claim,) = EXPERIMENT.result(shared, found).claims
+        assert (claim.verdict, claim.stable["equal depth"]) == ("no", verdict)
 
 
 def test_decoding_refuses_a_model_that_cannot_translate(contest, tiny):

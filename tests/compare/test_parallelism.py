@@ -7,14 +7,16 @@ import torch
 from s2s.comparison import speed_benchmark
 from s2s.comparison.plans import ROWS
 from s2s.comparison.questions.parallelism import measure as parallelism
-from s2s.comparison.questions.parallelism.analyse import Candidate, Counts, brent
+from s2s.comparison.questions.parallelism.analyse import Candidate, Counts, StepTimes, brent
 from s2s.comparison.questions.parallelism.measure import EXPERIMENT, SIZES, counted, timed
 from s2s.comparison.results import Result
 from s2s.comparison.spec import Trial
-from s2s.comparison.speed_benchmark import ROUNDS, Place, by_round
+from s2s.comparison.speed_benchmark import LEVEL_PART, ROUNDS, Place, by_round, round_trials
+from s2s.comparison.tuning import recipe_at
+from s2s.comparison.tuning_search import TuningTrial
 from s2s.evaluation.inference import growth
 from s2s.training.device import DeviceContext
-from tests.compare.planted_rounds import SLOW, counts, planted
+from tests.compare.planted_rounds import SLOW, counts, planted, times
 
 # two in name alone, so that tests do not fight for processors
 TWO = Place("2 threads", DeviceContext(torch.device("cpu"), torch.float32), 1)
@@ -161,6 +163,44 @@ def test_parallelism_round_has_all_places_and_lengths(measured):
     assert at == {("as built", batch, place): [16, 32, 64] for batch in batches for place in names}
     assert one.references == {"1 thread": [0.001, 0.001], "2 threads": [0.001, 0.001]}
     assert set(one.products) == set(one.flops) == {"1 thread", "2 threads"}
+
+
+def test_parallelism_at_equal_depth_times_models_with_the_layers_of_the_recipe(contest, tiny, monkeypatch):
+    made = []
+
+    def time(comparison, candidate, sizes, where):
+        made.append((candidate.settings.encoder_layers, candidate.settings.decoder_layers, sizes.lengths))
+        return StepTimes(points=[], notes=[], flops={})
+
+    monkeypatch.setattr(parallelism, "timed", time)
+    shared = contest(["rnn", "transformer"])
+    assert not [trial for trial in EXPERIMENT.trials(shared) if trial.part.startswith(LEVEL_PART)]
+    rnn, transformer = (replace(each, depths=(1, 2)) for each in shared.candidates)
+    deep = replace(rnn, recipe=recipe_at(rnn.recipe, TuningTrial(rnn.learning_rate, 2)))
+    shared = replace(shared, candidates=(deep, transformer))
+    level = [trial for trial in EXPERIMENT.trials(shared) if trial.part.startswith(LEVEL_PART)]
+    assert len(level) == 2 * ROUNDS
+    for trial in (Trial("rnn", "round-1", in_round=True), level[0]):
+        EXPERIMENT.measure(shared, trial)
+    assert made == [(2, 2, TINY.lengths), (1, 1, (32,))]
+
+
+def test_parallelism_claim_names_equal_depth_if_the_verdict_depends_on_it(contest):
+    shared = contest(["rnn", "transformer"])
+
+    def rounds(part, slower):
+        return {
+            cell: times({32: 0.004 if model == slower else 0.001}, factor=SLOW[i])
+            for model in shared.models
+            for i, cell in enumerate(round_trials([model], part))
+        }
+
+    (claim,) = EXPERIMENT.result(shared, rounds("round", "rnn")).claims
+    assert (claim.verdict, "equal depth" in claim.stable) == ("yes", False)
+    for slower, same in (("rnn", True), ("transformer", False)):
+        found = rounds("round", "rnn") | rounds(LEVEL_PART, slower)
+        (claim,) = EXPERIMENT.result(shared, found).claims
+        assert (claim.verdict, claim.stable["equal depth"]) == ("yes", same)
 
 
 def test_parallelism_tables_are_what_was_measured(contest):

@@ -9,6 +9,8 @@ from s2s.comparison.reporting import Interval, Value, axis, figure, filled, seri
 from s2s.comparison.results import Figure, Series, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial
 from s2s.comparison.speed_benchmark import (
+    EQUAL_DEPTH,
+    LEVEL_PART,
     TYPICAL,
     SpeedBenchmark,
     TimedMeasurement,
@@ -103,14 +105,15 @@ def part(rows: int) -> str:
 
 def analyse(comparison: Comparison, measured: Mapping[Trial, DecodingTimes]) -> Analysis:
     """Compare the cost of a token at batch size 1."""
-    batches = sorted({int(trial.part.split("-")[1]) for trial in measured})
+    batches = sorted({int(trial.part.split("-")[1]) for trial in measured if not trial.part.startswith(LEVEL_PART)})
     timed = {
         (model, rows): own
         for rows in batches
         for model in comparison.models
         if (own := by_round(measured, model, part(rows)))
     }
-    benchmarks = _benchmarks(timed)
+    level = {model: own for model in comparison.models if (own := by_round(measured, model, LEVEL_PART))}
+    benchmarks = _benchmarks(timed, level)
     title = (
         "Measured exponent b of time ~ length^b, interval over rounds; the textbook's O(n²p + m²p + nmp) says 2 and 2"
     )
@@ -154,20 +157,28 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, DecodingTimes]) -> 
     )
 
 
-def _benchmarks(timed: Timed) -> dict[str, SpeedBenchmark]:
-    """Benchmarks of output tokens per second: the one that ranks, then all variations."""
+def _benchmarks(timed: Timed, level: Mapping[str, Rounds]) -> dict[str, SpeedBenchmark]:
+    """Benchmarks of output tokens per second: the one that ranks, then all variations.
+
+    Args:
+        timed: Rounds by model and batch size.
+        level: Rounds by model, with equally many layers.
+    """
     if not timed:
         return {}
     names = _places(next(iter(timed.values())))
 
-    def benchmark(rows: int, curve: Curve, length: int, places: Sequence[str]) -> SpeedBenchmark:
-        own = {model: rounds for (model, batch), rounds in timed.items() if batch == rows}
-        tokens = rows * (length if curve.by_target else TYPICAL)
-
+    def between(
+        own: Mapping[str, Rounds], tokens: int, curve: Curve, length: int, places: Sequence[str]
+    ) -> SpeedBenchmark:
         def speeds(model: str, place: str) -> dict[int, float]:
             return {i: tokens / seconds for i, seconds in curve.at(own[model], place).get(length, {}).items()}
 
         return SpeedBenchmark.between(own, places, speeds)
+
+    def benchmark(rows: int, curve: Curve, length: int, places: Sequence[str]) -> SpeedBenchmark:
+        own = {model: rounds for (model, batch), rounds in timed.items() if batch == rows}
+        return between(own, rows * (length if curve.by_target else TYPICAL), curve, length, places)
 
     rows, every = min(batch for _, batch in timed), rivals(names)
     source, target = (
@@ -180,6 +191,8 @@ def _benchmarks(timed: Timed) -> dict[str, SpeedBenchmark]:
     benchmarks |= {
         f"batch {b}": benchmark(b, _BY_TARGET, TYPICAL, every) for b in sorted({b for _, b in timed}) if b != rows
     }
+    if level:
+        benchmarks[EQUAL_DEPTH] = between(level, TYPICAL, _BY_TARGET, TYPICAL, every)
     # all candidates at the same place
     return benchmarks | {name: benchmark(rows, _BY_TARGET, TYPICAL, [name]) for name in names if [name] != every}
 

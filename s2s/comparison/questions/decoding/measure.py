@@ -6,9 +6,17 @@ import torch
 from pydantic import TypeAdapter
 
 from s2s.comparison.instruments import Marks, rounded, undisturbed
-from s2s.comparison.questions.decoding.analyse import DecodingTimes, PlaceTimes, SourceTime, TargetTime, analyse, part
+from s2s.comparison.questions.decoding.analyse import (
+    DecodingTimes,
+    PlaceTimes,
+    SourceTime,
+    TargetTime,
+    analyse,
+    part,
+)
 from s2s.comparison.spec import Comparison, Experiment, Scale, Trial, check_translates
-from s2s.comparison.speed_benchmark import MARGIN, ROUNDS, TYPICAL, measure_steadily, places, round_trials
+from s2s.comparison.speed_benchmark import LEVEL_PART, MARGIN, ROUNDS, TYPICAL, measure_steadily, places, round_trials
+from s2s.comparison.tuning import at_equal_depth, can_have_equal_depth
 from s2s.comparison.workload import (
     VOCABULARY,
     End,
@@ -45,21 +53,33 @@ SIZES: dict[Scale, tuple[Sizes, ...]] = {
 }
 
 
+def _all_sizes(comparison: Comparison) -> dict[str, Sizes]:
+    """Sizes of the measurements by the prefix of their trials' part; at equal depth only a usual sentence."""
+    every = comparison.sizes(SIZES)
+    found = {part(sizes.rows): sizes for sizes in every}
+    if can_have_equal_depth(comparison.candidates):
+        found[LEVEL_PART] = replace(every[0], sources=(), targets=(TYPICAL,))
+    return found
+
+
 def trials(comparison: Comparison) -> list[Trial]:
-    """All rounds of the first batch size, then those of the next."""
-    return [trial for sizes in comparison.sizes(SIZES) for trial in round_trials(comparison.models, part(sizes.rows))]
+    """All rounds of the first batch size, then those of the next, then those at equal depth."""
+    return [trial for prefix in _all_sizes(comparison) for trial in round_trials(comparison.models, prefix)]
 
 
 def measure(comparison: Comparison, trial: Trial) -> DecodingTimes:
     """Measure the fastest time at each length and place."""
-    sizes = next(sizes for sizes in comparison.sizes(SIZES) if trial.part.startswith(part(sizes.rows) + "-"))
+    prefix = trial.part.rpartition("-")[0]
+    sizes, candidate = _all_sizes(comparison)[prefix], comparison.candidate(trial.model)
+    if prefix == LEVEL_PART:
+        candidate = at_equal_depth(candidate)
     where = [
         replace(place, device_context=DeviceContext(place.device_context.device, torch.float32))
         for place in places(comparison.device_context)
     ]
-    longest = max(*sizes.sources, *sizes.targets)
+    longest = max((*sizes.sources, *sizes.targets))
     models = {
-        device: built(comparison, comparison.candidate(trial.model), longest, device).eval()
+        device: built(comparison, candidate, longest, device).eval()
         for device in {place.device_context.device for place in where}
     }
     for model in models.values():
@@ -75,7 +95,7 @@ def measure(comparison: Comparison, trial: Trial) -> DecodingTimes:
             times.append(PlaceTimes(place.name, sources, targets, [*no_target, *no_source]))
         return DecodingTimes(places=times)
 
-    all_rounds = round_trials(comparison.models, part(sizes.rows))
+    all_rounds = round_trials(comparison.models, prefix)
     return measure_steadily(measure_places, where, comparison.results_folder(EXPERIMENT.name), all_rounds, trial)
 
 

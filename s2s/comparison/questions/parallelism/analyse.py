@@ -11,6 +11,8 @@ from s2s.comparison.reporting import Interval, Value, axis, figure, filled, seri
 from s2s.comparison.results import Claim, Figure, Series, Table, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial
 from s2s.comparison.speed_benchmark import (
+    EQUAL_DEPTH,
+    LEVEL_PART,
     TYPICAL,
     References,
     SpeedBenchmark,
@@ -185,7 +187,8 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, Counts | StepTimes]
     counts = {trial.model: each for trial, each in measured.items() if isinstance(each, Counts)}
     timed = {trial: each for trial, each in measured.items() if isinstance(each, StepTimes)}
     models = {m: Candidate(counts.get(m, Counts()), by_round(timed, m)) for m in comparison.models}
-    ranked = _benchmarks(models)
+    level = {m: Candidate(Counts(), own) for m in comparison.models if (own := by_round(timed, m, LEVEL_PART))}
+    ranked = _benchmarks(models, level)
     return Analysis(
         findings=[
             found for m in models for found in (_sequential(m, models), _parallel(m, models), _speed(m, models, ranked))
@@ -207,15 +210,20 @@ def _claims(comparison: Comparison, models: Models, benchmarks: Mapping[str, Spe
     ]
 
 
-def _benchmarks(models: Models) -> dict[str, SpeedBenchmark]:
-    """Benchmarks of target tokens per second: the one that ranks, then all variations."""
+def _benchmarks(models: Models, level: Models) -> dict[str, SpeedBenchmark]:
+    """Benchmarks of target tokens per second: the one that ranks, then all variations.
+
+    Args:
+        models: Measurements by model.
+        level: Measurements with equally many layers.
+    """
     timed = {model: own for model, own in models.items() if own.rounds}
     if not timed:
         return {}
     every = rivals(next(iter(timed.values())).places)
     lengths = sorted({n for own in timed.values() for n in own.fastest("tokens")})
 
-    def benchmark(batch: str, n: int, places: Sequence[str]) -> SpeedBenchmark:
+    def benchmark(batch: str, n: int, places: Sequence[str], timed: Models = timed) -> SpeedBenchmark:
         def speeds(model: str, place: str) -> dict[int, float]:
             seconds = timed[model].seconds(batch, place).get(n, {})
             return {i: timed[model].rows(batch)[n] * n / s for i, s in seconds.items()}
@@ -225,6 +233,8 @@ def _benchmarks(models: Models) -> dict[str, SpeedBenchmark]:
     found = {f"n = {TYPICAL}": benchmark("tokens", TYPICAL, every)}
     found |= {f"n = {n:,}": benchmark("tokens", n, every) for n in lengths if n != TYPICAL}
     found["one pair at a time"] = benchmark("pair", TYPICAL, every)
+    if level:
+        found[EQUAL_DEPTH] = benchmark("tokens", TYPICAL, every, level)
     # all candidates at the same place
     return found | {name: benchmark("tokens", TYPICAL, [name]) for name in every if [name] != every}
 

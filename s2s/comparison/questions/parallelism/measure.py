@@ -11,6 +11,7 @@ from s2s.comparison.operations import Operations
 from s2s.comparison.questions.parallelism.analyse import Count, Counts, StepTime, StepTimes, analyse
 from s2s.comparison.spec import Candidate, Comparison, Experiment, Scale, Trial
 from s2s.comparison.speed_benchmark import (
+    LEVEL_PART,
     MARGIN,
     ROUNDS,
     TYPICAL,
@@ -20,6 +21,7 @@ from s2s.comparison.speed_benchmark import (
     rivals,
     round_trials,
 )
+from s2s.comparison.tuning import at_equal_depth, can_have_equal_depth
 from s2s.comparison.workload import (
     UNFUSED,
     VOCABULARY,
@@ -85,8 +87,11 @@ SIZES["definitive on a GPU"] = replace(SIZES["definitive"], lengths=tuple(2**k f
 
 
 def trials(comparison: Comparison) -> list[Trial]:
-    """One trial that counts for each model, then the rounds."""
-    return [Trial(model, _WORK) for model in comparison.models] + round_trials(comparison.models)
+    """One trial that counts for each model, then the rounds, then those at equal depth."""
+    found = [Trial(model, _WORK) for model in comparison.models] + round_trials(comparison.models)
+    if can_have_equal_depth(comparison.candidates):
+        found += round_trials(comparison.models, LEVEL_PART)
+    return found
 
 
 def measure(comparison: Comparison, trial: Trial) -> Counts | StepTimes:
@@ -95,7 +100,10 @@ def measure(comparison: Comparison, trial: Trial) -> Counts | StepTimes:
     if trial.part == _WORK:
         return counted(comparison, candidate, sizes)
     where, folder = places(comparison.device_context), comparison.results_folder(EXPERIMENT.name)
-    all_rounds = round_trials(comparison.models)
+    prefix = trial.part.rpartition("-")[0]
+    if prefix == LEVEL_PART:
+        candidate, sizes = at_equal_depth(candidate), replace(sizes, lengths=(TYPICAL,), variants=False)
+    all_rounds = round_trials(comparison.models, prefix)
     return measure_steadily(lambda: timed(comparison, candidate, sizes, where), where, folder, all_rounds, trial)
 
 
