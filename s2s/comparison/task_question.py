@@ -64,6 +64,7 @@ class TaskPlan:
         every: Updates between two validations.
         rows: Test examples of each size and seed.
         is_written: True to let the model write its answers to the largest size, and classify its failures.
+        longer: Limit of further trainings of `other_seeds` seeds at `width`, a variation of the verdict; None for none.
     """
 
     task: SyntheticTask
@@ -78,6 +79,12 @@ class TaskPlan:
     every: int = 100
     rows: int = 200
     is_written: bool = False
+    longer: int | None = None
+
+    @property
+    def longer_part(self) -> str:
+        """Part of the longer trainings."""
+        return f"{self.part(self.width)}-longer"
 
     @property
     def budget(self) -> Budget:
@@ -144,6 +151,9 @@ def trials(comparison: Comparison, plans: Sequence[TaskPlan]) -> list[Trial]:
     for plan, width, seeds in decide_first:
         made += [Trial(model, f"{plan.part(width)}-{_RATES}") for model in comparison.models]
         made += [Trial(model, plan.part(width), seed) for seed in range(1, seeds + 1) for model in comparison.models]
+    for plan in (plan for plan in plans if plan.longer):
+        seeds = range(1, plan.other_seeds + 1)
+        made += [Trial(model, plan.longer_part, seed) for seed in seeds for model in comparison.models]
     return made
 
 
@@ -164,18 +174,21 @@ def measure(comparison: Comparison, trial: Trial, plans: Plans, question: str) -
         for plan in comparison.sizes(plans)
         for width in (plan.width, *plan.others)
         if trial.part in (plan.part(width), f"{plan.part(width)}-{_RATES}")
+        or (width == plan.width and trial.part == plan.longer_part)
     )
     if trial.seed is None:
         return search(lambda rate: _start(comparison, trial, plan, width, rate), None)
     # If another process runs the same search now, both get the same result.
     folder = comparison.results_folder(question)
     folder.mkdir(parents=True, exist_ok=True)
-    searched = Trial(trial.model, f"{trial.part}-{_RATES}")
+    searched = Trial(trial.model, f"{plan.part(width)}-{_RATES}")
     measure_rates = partial(measure, comparison, plans=plans, question=question)
     stored = run_cached(folder, measure_rates, searched, "fp32")
     if stored.measured is None:
         raise UserError(stored.failed)
     rates = TypeAdapter(Rates).validate_python(stored.measured)
+    if trial.part == plan.longer_part and plan.longer:
+        plan = replace(plan, updates=plan.longer)
     run = _start(comparison, trial, plan, width, rates.best)
     run.continue_until(plan.updates)
     run.settle(plan.settle)
@@ -354,17 +367,24 @@ class TaskClaim:
     unit: str = ""
 
     def decide(
-        self, comparison: Comparison, plan: TaskPlan, by_width: Mapping[int, Models], figure_name: str
+        self,
+        comparison: Comparison,
+        plan: TaskPlan,
+        of_all: Models,
+        variations: Mapping[str, Models],
+        figure_name: str,
+        longer: Models,
     ) -> Claim | None:
         """Decide the claim at the plan's width; None if a group has no candidate.
 
         Args:
             comparison: The comparison.
             plan: The deciding task.
-            by_width: Results by width; those of other widths say if the verdict is stable.
+            of_all: Results at the plan's width.
+            variations: Results at other widths, or with more updates, which say if the verdict is stable.
             figure_name: Name of the figure that shows it.
+            longer: Results with more updates; empty if there are none.
         """
-        of_all = by_width.get(plan.width, {})
         traits = traits_of(comparison)
         ahead = [model for model in of_all if self.ahead(traits[model])]
         behind = [model for model in of_all if self.behind(traits[model])]
@@ -372,10 +392,10 @@ class TaskClaim:
             return None
         found = decide(claim_pairs(of_all, ahead, behind))
         stable = {}
-        for width, others in by_width.items():
-            if width != plan.width and {*ahead, *behind} <= others.keys() and found.verdict != "undecided":
+        for name, others in variations.items():
+            if {*ahead, *behind} <= others.keys() and found.verdict != "undecided":
                 stays = _stays(found, others, ahead, behind)
-                stable |= {} if stays is None else {f"width {width}": stays}
+                stable |= {} if stays is None else {name: stays}
         best = max(behind, key=lambda model: of_all[model].order)
         worst = min(ahead, key=lambda model: of_all[model].order)
         unit = self.unit or plan.task.unit
@@ -398,6 +418,9 @@ class TaskClaim:
             )
         if rest := [model for model in of_all if model not in (*ahead, *behind)]:
             sentence += f" The others: {of_each({model: self._number(of_all[model]) for model in rest})}."
+        if longer and plan.longer:
+            numbers = {model: self._number(own) + (" †" if own.still_learns else "") for model, own in longer.items()}
+            sentence += f" Within {plan.longer:,} updates: {of_each(numbers)}."
         closed = [model for model in (*ahead, *behind) if not of_all[model].rate_settled]
         if closed:
             sentence += f" The rate of {listed(closed)} lies at an end of what was tried."
@@ -458,13 +481,20 @@ def analyse(
     deciding = plans[0]
     by_width = found.get(deciding.task.name, {})
     of_all = by_width.get(deciding.width, {})
-    variations = {
-        **{f"width {width}": models for width, models in by_width.items() if width != deciding.width},
-        **{
-            plan.task.title: found[plan.task.name][plan.width]
-            for plan in plans[1:]
-            if plan.width in found.get(plan.task.name, {})
-        },
+    longer = {
+        plan.task.name: {
+            model: Mastery(runs) for model, runs in by_model(comparison, results, plan.longer_part).items()
+        }
+        for plan in plans
+        if plan.longer
+    }
+    own_variations = {f"width {width}": models for width, models in by_width.items() if width != deciding.width}
+    if deciding.longer and longer[deciding.task.name]:
+        own_variations[f"{deciding.longer:,} updates"] = longer[deciding.task.name]
+    variations = own_variations | {
+        plan.task.title: found[plan.task.name][plan.width]
+        for plan in plans[1:]
+        if plan.width in found.get(plan.task.name, {})
     }
     figures = [
         accuracy_figure(plan, found[plan.task.name][plan.width])
@@ -474,12 +504,20 @@ def analyse(
     if len(by_width) > 1:
         figures.append(_widths(deciding, by_width, claim))
     shown = figures[0].name if figures else ""
+    groups = [
+        (plan.task.title, width, models) for plan in plans for width, models in found.get(plan.task.name, {}).items()
+    ]
+    groups += [
+        (f"{plan.task.title}, {plan.longer:,} updates", plan.width, longer[plan.task.name])
+        for plan in plans
+        if plan.longer
+    ]
     return Analysis(
         findings=[_verdict(model, deciding, of_all, variations, row, shown, claim) for model in of_all],
         figures=figures,
-        tables=filled(pairs_table(plans, found), runs_table(plans, found)),
+        tables=filled(pairs_table(groups), runs_table(groups)),
         seeds=sorted({trial.seed for trial in results if trial.seed is not None}),
-        claims=[claim.decide(comparison, deciding, by_width, shown)],
+        claims=[claim.decide(comparison, deciding, of_all, own_variations, shown, longer.get(deciding.task.name, {}))],
     )
 
 
@@ -559,15 +597,18 @@ def _widths(plan: TaskPlan, by_width: Mapping[int, Models], claim: TaskClaim) ->
     )
 
 
-def pairs_table(plans: Sequence[TaskPlan], found: Mapping[str, Mapping[int, Models]]) -> Table:
+Group = tuple[str, int, Models]
+"""Title of a task, width, and trainings of all candidates."""
+
+
+def pairs_table(groups: Sequence[Group]) -> Table:
     """Build the table of tests of all pairs, by task and width."""
     rows = []
-    for plan in plans:
-        for width, of_all in found.get(plan.task.name, {}).items():
-            p_values = pair_p_values(of_all)
-            for (pair, p), after in zip(p_values.items(), holm(list(p_values.values())), strict=True):
-                a, b = (of_all[model] for model in pair)
-                rows.append((plan.task.title, width, listed(pair), a.median.value, b.median.value, p, after))
+    for title, width, of_all in groups:
+        p_values = pair_p_values(of_all)
+        for (pair, p), after in zip(p_values.items(), holm(list(p_values.values())), strict=True):
+            a, b = (of_all[model] for model in pair)
+            rows.append((title, width, listed(pair), a.median.value, b.median.value, p, after))
     columns = [
         *("task", "width", "models", "median of the first", "of the second"),
         Column("p (log-rank)", lambda row: row[5], 4),
@@ -576,12 +617,11 @@ def pairs_table(plans: Sequence[TaskPlan], found: Mapping[str, Mapping[int, Mode
     return table("pairs", "Differences between models in the sizes they master", columns, rows)
 
 
-def runs_table(plans: Sequence[TaskPlan], found: Mapping[str, Mapping[int, Models]]) -> Table:
+def runs_table(groups: Sequence[Group]) -> Table:
     """Build the table of all trainings, by task and width."""
     rows = [
-        (plan.task.title, width, model, seed, run, own)
-        for plan in plans
-        for width, of_all in found.get(plan.task.name, {}).items()
+        (title, width, model, seed, run, own)
+        for title, width, of_all in groups
         for model, own in of_all.items()
         for seed, run in own.runs.items()
     ]

@@ -45,10 +45,10 @@ def asked(contest, monkeypatch):
     """The result of `copying` for planted sizes by model, one for each seed, at the deciding width and another one."""
     monkeypatch.setitem(copying.PLANS, "quick", TINY)
 
-    def ask(sizes, other=None, **changes):
+    def ask(sizes, other=None, longer=None, **changes):
         made = contest(list(sizes), seeds=(1, 2, 3))
         measured = {}
-        for part, by_model in (("copying-8", sizes), ("copying-4", other or {})):
+        for part, by_model in (("copying-8", sizes), ("copying-4", other or {}), ("copying-8-longer", longer or {})):
             for model, own in by_model.items():
                 measured |= {
                     Trial(model, part, seed): asdict(_result(size, **changes.get(model.replace("-", "_"), {})))
@@ -179,6 +179,34 @@ def test_contradicted_claim_stays_so_with_another_width_if_one_pair_contradicts_
     assert (found.verdict, found.stable) == ("no", {"width 4": False})
     found = asked(contradicted, {"rnn": [2, 2, 4], "gru": [1, 1, 1], "transformer": [4, 4, 2]}).claims[0]
     assert (found.verdict, found.stable) == ("no", {})
+
+
+def test_claim_says_whether_longer_trainings_agree(asked, monkeypatch) -> None:
+    monkeypatch.setitem(copying.PLANS, "quick", [replace(TINY[0], longer=400)])
+    sizes = {"rnn": [1, 2, 2, 1, 2], "transformer": [8] * 5}
+    assert asked(sizes).claims[0].stable == {}
+    for late, stays in (([2] * 4, True), ([8] * 4, False)):
+        result = asked(sizes, longer={"rnn": late, "transformer": [8] * 4})
+        (claim,) = result.claims
+        assert (claim.verdict, claim.stable) == ("yes", {"400 updates": stays})
+        numbers = "2 (rnn) and at least 8 (transformer)" if stays else "at least 8 (rnn, transformer)"
+        assert claim.sentence.endswith(f" Within 400 updates: {numbers}.")
+        runs = next(table for table in result.tables if table.name == "runs")
+        assert [row[0] for row in runs.rows] == ["copying a string"] * 10 + ["copying a string, 400 updates"] * 8
+        assert {each.model: each.variations for each in result.findings}["rnn"] == {"400 updates": stays}
+
+
+def test_longer_training_continues_a_shorter_one_at_its_rate(contest, monkeypatch) -> None:
+    plan = replace(TINY[0], longer=6)
+    monkeypatch.setitem(copying.PLANS, "quick", [plan])
+    made = contest(["gru-attention"])
+    trials = {trial.key: trial for trial in copying.EXPERIMENT.trials(made)}
+    assert [key for key in trials if "longer" in key] == ["gru-attention--copying-8-longer--seed1"]
+    short, long = (
+        copying.EXPERIMENT.measure(made, trials[f"gru-attention--copying-8{kind}--seed1"]) for kind in ("", "-longer")
+    )
+    assert (short.budget, short.updates, long.budget, long.updates) == (4, 4, 6, 6)
+    assert (short.rate, short.looks[0]) == (long.rate, long.looks[0])
 
 
 def test_verdicts_compare_with_the_best_other(asked) -> None:

@@ -49,12 +49,12 @@ def analyse(
     tasks = list({plan.task.name: plan for plan in plans if plan.task.name in found}.values())
     if candidate is None or not tasks:
         return Analysis()
-    by_width = {plan.task.name: {plan.width: found[plan.task.name]} for plan in tasks}
+    groups = [(plan.task.title, plan.width, found[plan.task.name]) for plan in tasks]
     kind = candidate.settings.model_dump()["decoder_positions"]
     return Analysis(
         findings=[_verdict(candidate.name, kind, tasks, found)],
         figures=[*(_accuracy(plan, found[plan.task.name]) for plan in tasks), *_endings_figures(tasks, found)],
-        tables=filled(_kinds_table(tasks, found), pairs_table(tasks, by_width), runs_table(tasks, by_width)),
+        tables=filled(_kinds_table(tasks, found), pairs_table(groups), runs_table(groups)),
         seeds=sorted({trial.seed for trial in results if trial.seed is not None}),
         claims=[_claim(candidate.name, kind, tasks, found)],
     )

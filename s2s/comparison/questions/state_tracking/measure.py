@@ -7,15 +7,17 @@ from s2s.data.synthetic_tasks import StateTracking
 _TRAINED, _TESTED = range(1, 41), (1, 2, 4, 8, 12, 16, 20, 30, 40, 60, 80, 120, 200, 350, 500)
 
 
-def _plan(name: str, seeds: int, updates: int, trial: int, others: tuple[int, ...] = ()) -> TaskPlan:
+def _plan(
+    name: str, seeds: int, updates: int, trial: int, others: tuple[int, ...] = (), longer: int | None = None
+) -> TaskPlan:
     task = StateTracking(name, _TRAINED, _TESTED)
-    return TaskPlan(task, 64, others, seeds, 4, updates, trial, encoder_layers=2)
+    return TaskPlan(task, 64, others, seeds, 4, updates, trial, encoder_layers=2, longer=longer)
 
 
 PLANS: dict[Scale, list[TaskPlan]] = {
     "quick": [_plan("parity", 4, 800, 250)],
     "lecture": [
-        _plan("s3", 8, 1_500, 500, (32, 16)),
+        _plan("s3", 8, 1_500, 500, (32, 16), longer=6_000),
         _plan("parity", 8, 1_500, 500),
     ],
     "definitive": [
