@@ -552,9 +552,9 @@ def _verdict(
 ) -> Verdict:
     found, own = assess(model, of_all), of_all[model]
     if found.decided:
-        better = found.standing == "better"
+        better, worse = (model, found.rival) if found.standing == "better" else (found.rival, model)
         kept = {
-            name: (models[model].order > models[found.rival].order) == better
+            name: models[better].order > models[worse].order
             for name, models in variations.items()
             if {model, found.rival} <= models.keys()
         }
