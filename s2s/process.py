@@ -1,16 +1,24 @@
-"""Memory, limits and signals of this process by the operating system; Windows has fewer of them."""
+"""Memory, limits, signals and installed packages of this process; Windows has fewer of the first three."""
 
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib import metadata
 from typing import Literal
 
 INTERRUPTIONS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name))
 """Signals of a terminal: Ctrl-C, and, except on Windows, its closing."""
 STOP_SIGNALS = (*INTERRUPTIONS, signal.SIGTERM)
 """Signals that stop a command; the last one is a scheduler's."""
+
+
+@cache
+def package_version(name: str) -> str:
+    """Return the version of an installed package; its metadata is parsed once per process."""
+    return metadata.version(name)
 
 
 def limit(of: Literal["AS", "NOFILE"]) -> int | None:

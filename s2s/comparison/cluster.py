@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import torch
 from s2s.comparison.workers import Given, Item, Workers
 from s2s.errors import UserError
 from s2s.files import file_lock
-from s2s.process import STOP_SIGNALS
+from s2s.process import STOP_SIGNALS, package_version
 from s2s.recipe.schema import DeviceSettings
 from s2s.run.folder import LOCK
 from s2s.run.manifest import code_version, git_commit
@@ -186,7 +185,7 @@ def versions() -> dict[str, str]:
     """Versions that results depend on, and the commit of the source tree."""
     commit = git_commit()
     tree = f"{commit['commit']}{' and changes' if commit['changed'] else ''}" if commit else "not from a repository"
-    return {"torch": torch.__version__, "s2s": version("s2s"), "commit": tree}
+    return {"torch": torch.__version__, "s2s": package_version("s2s"), "commit": tree}
 
 
 def _call(place: _Place, call: Callable[[Item], Given], item: Item) -> Given:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from s2s.comparison.plans import Profile
 from s2s.comparison.spec import Comparison, Experiment, Trial
 
-# Measured mean seconds of a trial on a core that does nothing else. `lecture`: from the comparison in
-# docs/comparison-lecture; `definitive` is scaled from it by the sizes, where no kept comparison has the question.
+# Measured mean seconds of a trial on a core that does nothing else, by question, or by question and the first or the
+# last word of the trial's part. `lecture`: from the comparison in docs/comparison-lecture; `definitive` is scaled from
+# it by the sizes, where no kept comparison has the question.
 SECONDS: dict[str, dict[Profile, float]] = {
     "parallelism": {"quick": 6, "lecture": 6, "definitive": 60},
     "memory": {"quick": 32, "lecture": 32, "definitive": 60},
@@ -63,10 +64,11 @@ def expected_seconds(experiment: Experiment, comparison: Comparison, trial: Tria
     Args:
         processes: Number of trials that run at the same time.
     """
-    name, kind = experiment.name, f"{experiment.name}/{trial.part.partition('-')[0]}"
-    per_token = SECONDS_PER_MILLION_TOKENS.get(kind, SECONDS_PER_MILLION_TOKENS.get(name))
+    name, part = experiment.name, trial.part
+    keys = [f"{name}/{part.partition('-')[0]}", f"{name}/{part.rpartition('-')[2]}", name]
+    per_token = next((SECONDS_PER_MILLION_TOKENS[key] for key in keys if key in SECONDS_PER_MILLION_TOKENS), None)
     if per_token is None:
-        seconds = SECONDS.get(name, {}).get(comparison.profile, 1.0)
+        seconds = next((SECONDS[key] for key in keys if key in SECONDS), {}).get(comparison.profile, 1.0)
     else:
         recipe = comparison.candidate(trial.model).recipe
         seconds = per_token * recipe.batches.tokens * recipe.training.updates / 1e6

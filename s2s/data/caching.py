@@ -10,13 +10,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from s2s.errors import UserError
 from s2s.files import file_lock, open_regular, sha256_of, write_atomically
 from s2s.json_files import read_json
+from s2s.process import package_version
 
 if TYPE_CHECKING:
     import datasets
@@ -150,7 +150,7 @@ def name_of_folder(corpus: str, config: str) -> str | None:
 
 def named(*parts: str) -> str:
     """Return a cache name for these parts and the version of s2s."""
-    return hashlib.blake2b("\n".join([version("s2s"), *parts]).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b("\n".join([package_version("s2s"), *parts]).encode(), digest_size=16).hexdigest()
 
 
 def convert_cached(

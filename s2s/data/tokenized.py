@@ -10,7 +10,6 @@ import sys
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Generic, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ from jaxtyping import Int
 from s2s.data.sources import Corpus, Part, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
+from s2s.process import package_version
 from s2s.recipe.schema import PieceSettings
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def _tokenize_columns(dataset: "datasets.Dataset", tokenizers: Mapping[str, Toke
     def tokenize(texts: Mapping[str, list[str]]) -> dict[str, list[list[int]]]:
         return {column: tokenizer.encode_batch(texts[column]) for column, tokenizer in tokenizers.items()}
 
-    versions = (version("s2s"), version("sentencepiece"), unicodedata.unidata_version)
+    versions = (package_version("s2s"), package_version("sentencepiece"), unicodedata.unidata_version)
     parts = (dataset._fingerprint, *(tokenizer.digest for tokenizer in tokenizers.values()), *versions)
     tokens = datasets.List(datasets.Value("int32"))
     # The progress bar is for a terminal only.

@@ -6,12 +6,13 @@ the WER is the phone error rate.
 """
 
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any, Literal
 
 import jiwer
 from sacrebleu.metrics.base import Metric, Signature
 from sacrebleu.metrics.base import Score as SacreScore
+
+from s2s.process import package_version
 
 Unit = Literal["sentences", "characters", "words"]
 
@@ -29,7 +30,7 @@ class _RateSignature(Signature):
         self.info |= {
             "case": "lc" if args["lowercase"] else "mixed",
             "unit": unit,
-            "version": None if unit == "sentences" else f"jiwer-{version('jiwer')}",
+            "version": None if unit == "sentences" else f"jiwer-{package_version('jiwer')}",
         }
 
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from s2s.errors import UserError
 from s2s.files import EXPORTED, LARGE_BYTES, write_atomically
 from s2s.json_files import read_json
 from s2s.models.base import count_parameters
+from s2s.process import package_version
 from s2s.recipe.schema import TrainRecipe
 from s2s.run.folder import MANIFEST
 from s2s.training.checkpoint import Checkpoints
@@ -58,7 +58,7 @@ def describe(
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": sys.argv,
         "python": platform.python_version(),
-        "packages": {name: version(name) for name in _PACKAGES},
+        "packages": {name: package_version(name) for name in _PACKAGES},
         "git": git_commit(),
         "platform": platform.platform(),
         "processor": processor_name(),
@@ -197,7 +197,7 @@ def code_version() -> str:
     for path in sorted(path for name in ("s2s", "baselines") for path in (there / name).rglob("*.py")):
         digest.update(f"{path.relative_to(there).as_posix()}\0{path.stat().st_size}\0".encode())
         digest.update(path.read_bytes())
-    return f"s2s {version('s2s')} (modules {digest.hexdigest()}) with torch {torch.__version__}"
+    return f"s2s {package_version('s2s')} (modules {digest.hexdigest()}) with torch {torch.__version__}"
 
 
 def _git(*words: str) -> str:

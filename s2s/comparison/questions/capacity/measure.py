@@ -10,7 +10,7 @@ _LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16)
 _TASK = Copying(2**BITS, trained=_LENGTHS, tested=_LENGTHS)
 PLANS: dict[Scale, list[TaskPlan]] = {
     "quick": [TaskPlan(_TASK, 32, (), seeds=4, other_seeds=0, updates=2_000, trial=500)],
-    "lecture": [TaskPlan(_TASK, 32, (16,), seeds=4, other_seeds=3, updates=12_000, trial=1_000, every=200)],
+    "lecture": [TaskPlan(_TASK, 32, (16,), seeds=8, other_seeds=3, updates=12_000, trial=1_000, every=200)],
     "definitive": [TaskPlan(_TASK, 32, (16, 64, 128), seeds=8, other_seeds=3, updates=24_000, trial=2_000, every=200)],
 }
 CLAIM = TaskClaim(
