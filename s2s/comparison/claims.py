@@ -347,7 +347,7 @@ def claim_numbers(
     Args:
         values: Estimates by candidate, in the order of the command.
         best: Which numbers are good; empty if neither are.
-        notes: Texts in place of missing numbers, or behind numbers, by candidate.
+        notes: Texts in place of missing numbers, or behind numbers, by candidate; they follow a failed check.
         at_least: Candidates whose estimate is a lower bound.
         gates: Validity checks by candidate; the number of one that fails is never the best.
         pairs: Differences of all pairs; those that are not told apart from the best are best, too.
@@ -359,7 +359,7 @@ def claim_numbers(
     first = [model for model, value in plain.items() if value == top and not closed.get(model)]
     tied = {m for m in plain for n in first if pairs and not closed.get(m) and (pairs.compare(m, n)[1] or 0.0) >= LEVEL}
     bounds = set(at_least)
-    notes = {model: _closed_in_words(own) for model, own in closed.items() if own} | {**(notes or {})}
+    words = {model: [_closed_in_words(closed.get(model, ())), (notes or {}).get(model, "")] for model in plain}
     return [
         ClaimNumber(
             model=model,
@@ -367,7 +367,7 @@ def claim_numbers(
             low=each.low if isinstance(each, Estimate) else None,
             high=each.high if isinstance(each, Estimate) else None,
             at_least=model in bounds,
-            note=notes.get(model, ""),
+            note=", ".join(filter(None, words[model])),
             best=top is not None and (model in first or model in tied),
         )
         for model, each in values.items()

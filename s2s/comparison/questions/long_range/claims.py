@@ -53,13 +53,15 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
     elsewhere[_SCANS] = reaches, _recurrent(traits, reaches.distances, scans=True)
     return Claim(
         name="forgets",
-        measured=f"other symbols over which recall of the first falls half way to chance, trained on up to {trained}",
+        measured=f"other symbols over which recall of the first falls half way to chance, trained on up to {trained} "
+        f"(right answers over {brief(reaches.longest)})",
         unit="symbols",
         verdict=decision.verdict,
         sentence=sentence,
         numbers=claim_numbers(
             {model: reaches.distances.get(model) for model in traits},
             "high",
+            right,
             at_least=reaches.beyond,
             gates=reaches.gates,
         ),
