@@ -29,13 +29,13 @@ class CausalState(TransformerState):
     """Key/value cache of a row so far.
 
     Attributes:
-        documents: Number of the document of each token, counted in its row, `(batch, past)`; None unless documents are
+        documents: Number of the document of each token, counted in its row, `(rows, past)`; None unless documents are
             separate.
-        read: Tokens that each row has read of its last document, `(batch,)`; None unless documents are separate.
+        read: Tokens that each row has read of its last document, `(rows,)`; None unless documents are separate.
     """
 
-    documents: Int[Tensor, "batch past"] | None
-    read: Int[Tensor, " batch"] | None
+    documents: Int[Tensor, "rows past"] | None
+    read: Int[Tensor, " rows"] | None
 
 
 class CausalLayer(EncoderLayer):
@@ -46,11 +46,11 @@ class CausalLayer(EncoderLayer):
 
         Args:
             x: States of the newest positions, `(batch, new, width)`.
-            past: Cached keys and values; None at the start.
+            past: Cache of the positions before; None at the start.
             mask: Attention mask of the newest positions.
 
         Returns:
-            The output, `(batch, new, width)`, and the keys and values for the cache.
+            The output, `(batch, new, width)`, and the cache of all positions.
         """
         x, kept = cached_self_attention(self.attention, self.attention_block, x, past, mask)
         return self.feedforward_block(x, self.feedforward), kept

@@ -5,12 +5,12 @@ the attention itself, and `s2s.models.transformer` builds a model from a recipe.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, TypeVar, cast
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from s2s.models.base import BatchedState, Decoder, Encoder, EncoderOutput, mean_over_valid
@@ -19,8 +19,8 @@ from s2s.nn.embeddings import Embedding
 from s2s.nn.layers import AttentionWeights, Dropout, FeedForward, Inputs, PaddingMask, Residual, States, Tokens, Vectors
 from s2s.nn.positions import PositionBias
 
-KeysAndValues = tuple[Tensor, Tensor]
 Layer = TypeVar("Layer", bound=nn.Module)
+S = TypeVar("S", bound="TransformerState")
 
 
 class TransformerStack(nn.Module, Generic[Layer]):
@@ -197,20 +197,64 @@ class TransformerState(BatchedState):
         keys: One tensor `(batch, key_value_heads, length, size)` for each layer; empty at the start.
         values: Likewise.
         length: Number of tokens so far.
+        rows: Rows of the keys and values that this state has, in order, `(rows,)`; None for all. `select` only notes
+            them: the cache is copied once, when the next token is appended.
     """
 
     keys: tuple[Heads, ...]
     values: tuple[Heads, ...]
     length: int
+    rows: Int[Tensor, " rows"] | None = field(default=None, kw_only=True)
 
-    def cached_keys_values(self, layer: int) -> KeysAndValues | None:
+    def select(self: S, rows: Int[Tensor, " chosen"]) -> S:
+        """Return the state of the chosen rows, in that order; see `BatchedState.select`."""
+        if not self.length:
+            return super().select(rows)
+        # All fields but the keys and values, which stay as they are.
+        rest = super(TransformerState, replace(self, keys=(), values=())).select(rows)
+        return replace(rest, keys=self.keys, values=self.values, rows=rows if rest.rows is None else rest.rows)
+
+    def cached_keys_values(self, layer: int) -> "KeysAndValues | None":
         """Return the cached keys and values of a layer; None before the first token."""
-        return (self.keys[layer], self.values[layer]) if self.length else None
+        return KeysAndValues(self.keys[layer], self.values[layer], self.rows) if self.length else None
 
 
-def unzip_keys_values(pairs: Sequence[KeysAndValues]) -> tuple[tuple[Heads, ...], tuple[Heads, ...]]:
-    """Split pairs of keys and values, one for each layer, into all keys and all values."""
-    return tuple(key for key, _ in pairs), tuple(value for _, value in pairs)
+@dataclass(frozen=True)
+class KeysAndValues:
+    """Keys and values of one layer; for self-attention its key/value cache.
+
+    Attributes:
+        keys: Keys of all positions, `(batch, key_value_heads, length, size)`.
+        values: Likewise.
+        rows: Their rows that are continued, in order, `(rows,)`; None for all.
+    """
+
+    keys: Heads
+    values: Heads
+    rows: Int[Tensor, " rows"] | None = None
+
+    def append(self, keys: Heads, values: Heads) -> "KeysAndValues":
+        """Return these rows with new positions, each `(rows, key_value_heads, new, size)`."""
+        return KeysAndValues(_append(self.keys, self.rows, keys), _append(self.values, self.rows, values))
+
+
+def _append(past: Tensor, rows: Tensor | None, new: Tensor) -> Tensor:
+    """Append new positions to the chosen rows."""
+    if rows is None:
+        return torch.cat((past, new), dim=2)
+    if torch.is_grad_enabled():
+        return torch.cat((past.index_select(0, rows), new), dim=2)
+    # One copy instead of two: the rows go straight to their place in the longer tensor.
+    length = past.shape[2]
+    grown = new.new_empty(*new.shape[:2], length + new.shape[2], new.shape[3])
+    torch.index_select(past, 0, rows, out=grown[:, :, :length])
+    grown[:, :, length:] = new
+    return grown
+
+
+def unzip_keys_values(layers: Sequence[KeysAndValues]) -> tuple[tuple[Heads, ...], tuple[Heads, ...]]:
+    """Return the keys of all layers, and their values."""
+    return tuple(layer.keys for layer in layers), tuple(layer.values for layer in layers)
 
 
 def cached_self_attention(
@@ -224,11 +268,11 @@ def cached_self_attention(
         attention: Self-attention.
         block: Its residual connection.
         x: States of the newest positions, `(batch, new, width)`.
-        past: Cached keys and values, `(batch, key_value_heads, past, size)` each; None at the start.
+        past: Cache of the positions before; None at the start.
         mask: Attention mask of the newest positions over all `past + new` positions.
 
     Returns:
-        The new states, and the keys and values of all positions for the cache.
+        The new states, and the cache of all positions.
     """
     kept: list[KeysAndValues] = []
     return block(x, partial(_attend, attention, past, mask, kept)), kept[0]
@@ -238,14 +282,13 @@ def _attend(
     attention: Attention, past: KeysAndValues | None, mask: Mask, kept: list[KeysAndValues], read: Tensor
 ) -> Tensor:
     # 1. Keys and values of the newest positions, which follow the cached ones.
-    first = past[0].shape[2] if past else 0
-    key, value = attention.project_keys_values(read, first)
+    first = past.keys.shape[2] if past else 0
+    new = KeysAndValues(*attention.project_keys_values(read, first))
     # 2. Append them to the cache: (batch, key_value_heads, past + new, size).
-    if past is not None:
-        key, value = torch.cat((past[0], key), dim=2), torch.cat((past[1], value), dim=2)
-    kept.append((key, value))
+    cache = past.append(new.keys, new.values) if past else new
+    kept.append(cache)
     # 3. The newest positions attend to all positions.
-    return attention(read, key, value, mask, first)
+    return attention(read, cache.keys, cache.values, mask, first)
 
 
 class DecoderLayer(nn.Module):
@@ -276,11 +319,11 @@ class DecoderLayer(nn.Module):
 
         Args:
             x: States of the newest target positions, `(batch, new, width)`.
-            past: Cached keys and values; None at the start.
+            past: Cache of the positions before; None at the start.
             mask: Attention mask, usually causal.
 
         Returns:
-            The new states, and the keys and values for the cache.
+            The new states, and the cache of all positions.
         """
         return cached_self_attention(self.self_attention, self.self_block, x, past, mask)
 
@@ -338,10 +381,10 @@ class TransformerDecoder(TransformerStack[DecoderLayer], Decoder[TransformerCont
         Returns:
             These keys and values with the padding mask, and an empty key/value cache.
         """
-        offers = [layer.cross_attention.project_keys_values(memory.states) for layer in self.typed_layers()]
-        return TransformerContext(*unzip_keys_values(offers), memory.valid[:, None, None, :]), TransformerState(
-            (), (), 0
-        )
+        layers = self.typed_layers()
+        offers = [KeysAndValues(*layer.cross_attention.project_keys_values(memory.states)) for layer in layers]
+        context = TransformerContext(*unzip_keys_values(offers), memory.valid[:, None, None, :])
+        return context, TransformerState((), (), 0)
 
     def forward(
         self, context: TransformerContext, state: TransformerState, tokens: Tokens

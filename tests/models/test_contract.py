@@ -51,13 +51,21 @@ def test_model_ignores_padding(model, batch):
     torch.testing.assert_close(model.encoder(other, valid).summary, memory.summary)
 
 
-def test_model_selected_state_goes_on_as_the_selected_rows_would(model, batch):
+@pytest.mark.parametrize("learns", [True, False])
+def test_model_selected_state_goes_on_as_the_selected_rows_would(model, batch, learns):
     source, valid, target = batch
-    rows = torch.tensor([2, 0, 0, 3, 1])
-    context, state = model.decoder.start(model.encoder(source, valid), target.shape[1])
-    _, state = model.decoder(context, state, target[:, :2])
-    states, _ = model.decoder(context.select(rows), state.select(rows), target[rows, 2:])
-    torch.testing.assert_close(states, model(source, valid, target)[rows, 2:])
+    first, then = torch.tensor([2, 0, 0, 3, 1]), torch.tensor([4, 0, 1])
+    with torch.set_grad_enabled(learns):
+        whole = model(source, valid, target)
+        context, before = model.decoder.start(model.encoder(source, valid), target.shape[1])
+        _, before = model.decoder(context, before, target[:, :2])
+        # chosen once, and chosen again among the chosen
+        once, twice = before.select(first), before.select(first).select(then)
+        for state, rows in ((once, first), (twice, first[then]), (before, torch.arange(len(source)))):
+            own = context.select(rows)
+            early, state = model.decoder(own, state, target[rows, 2:3])
+            late, _ = model.decoder(own, state.select(torch.arange(len(rows))), target[rows, 3:])
+            torch.testing.assert_close(torch.cat((early, late), dim=1), whole[rows, 2:])
 
 
 def test_bf16_search_scores_are_close_to_fp32(fresh, batch):
