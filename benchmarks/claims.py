@@ -42,7 +42,7 @@ _IN_SHORT = {
     "writes-cheaply": f"ms per token: RNN {{rnn}}, {_BOTH}",
     "scales": "doubling cuts the loss by {transformer} % (Transformer), {lstm-attention} % (LSTM with attention)",
     "transfers": "loss: Transformer {transformer}, LSTM with attention {lstm-attention}, convolutions {conv}",
-    "late-by-gradients": "RNN {rnn} updates with level gradients, {rnn_note}",
+    "late-by-gradients": "RNN {rnn} updates with level gradients; by factor per step, {rnn_note}",
     "generalizes": "right symbols at twice the length (%): sinusoidal positions {transformer}, {transformer_note}",
 }
 

@@ -119,10 +119,11 @@ def test_claim_names_both_sides_of_a_factor_of_one(contest) -> None:
     (claim,) = EXPERIMENT.result(made, measured).claims
     notes = {each.model: (each.value, each.note) for each in claim.numbers}
     assert notes == {
-        "rnn": (40, "90 at a factor of 0.74 and more than 100 at a factor of 1.22"),
-        "lstm": (20, "50 at a factor of 0.74"),
+        "rnn": (40, "90 at 0.74, over 100 at 1.22"),
+        "lstm": (20, "50 at 0.74"),
     }
-    assert all(note in claim.sentence for _, note in notes.values())
+    assert "rnn after 40 updates at a factor of 1.00 per step, 90 at 0.74 and over 100 at 1.22 (τ" in claim.sentence
+    assert "lstm after 20 updates at a factor of 1.00 per step, 50 at 0.74 (τ" in claim.sentence
 
 
 def test_models_without_recurrence_are_not_measured(contest) -> None:

@@ -175,7 +175,7 @@ def test_claim_forgets_names_the_shortest_distance_and_models_that_still_learn()
         "over 2,048 others: 64 % (rnn), 55 % (lstm) and 4 % (gru)."
     )
     notes = {each.model: each.note for each in claim.numbers if each.note}
-    assert notes == {"rnn": "64 %", "lstm": "55 %", "gru": "still learning, 4 %"}
+    assert notes == {"rnn": "64\xa0%", "lstm": "55\xa0%", "gru": "still learning, 4\xa0%"}
 
 
 def test_claim_forgets_counts_scans_as_a_variation():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import scipy
 
 from s2s.comparison.claims import Pair, claim_numbers, decide, traits_of
+from s2s.comparison.paired_tests import listed
 from s2s.comparison.questions.gradients.decay import brief, geometric_mean
 from s2s.comparison.questions.gradients.sweep import WORDS
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, series, table, verdict
@@ -128,7 +129,7 @@ def _claim(found: Mapping[str, Candidate]) -> Claim | None:
     decision = decide([Pair(model, "", tau, p) for model, (tau, p) in tests.items()])
     learned = [
         f"{model} after {_updates(own[nearest(own)])} updates at a factor of {_factor(own[nearest(own)])} per step, "
-        f"{_extremes(own)} (τ = {tests[model][0]:.2f})"
+        f"{listed(_extremes(own))} (τ = {tests[model][0]:.2f})"
         for model, own in found.items()
     ]
     sentence = f"These learn: {'; '.join(learned)}."
@@ -136,14 +137,14 @@ def _claim(found: Mapping[str, Candidate]) -> Claim | None:
     return Claim(
         name="late-by-gradients",
         measured="updates until a first symbol is recalled over up to 32 others, from the initialisation whose "
-        f"gradient factor is nearest to 1 (from the smallest and the largest factor; at most {budget:,})",
+        f"gradient factor is nearest to 1 (at the smallest and the largest factor; at most {budget:,})",
         unit="updates",
         verdict=decision.verdict,
         sentence=sentence,
         numbers=claim_numbers(
             {name: own[nearest(own)].updates for name, own in found.items()},
             "low",
-            {name: _extremes(own) for name, own in found.items()},
+            {name: ", ".join(_extremes(own)) for name, own in found.items()},
         ),
         p=decision.p,
         test="Kendall's τ",
@@ -157,16 +158,16 @@ def _without_attention(comparison: Comparison, found: Mapping[str, Candidate]) -
     return {model: own for model, own in found.items() if not traits[model].cross_attention} or found
 
 
-def _extremes(own: Candidate) -> str:
+def _extremes(own: Candidate) -> list[str]:
     """Name the updates at the smallest and at the largest factor, unless it is the one nearest to 1."""
     ordered = sorted(own.values(), key=lambda starts: 0.0 if starts.factor is None else starts.factor.value)
     ends = [starts for starts in (ordered[0], ordered[-1]) if starts is not own[nearest(own)]]
-    return " and ".join(f"{_updates(starts)} at a factor of {_factor(starts)}" for starts in ends)
+    return [f"{_updates(starts)} at {_factor(starts)}" for starts in ends]
 
 
 def _updates(starts: Starts) -> str:
     known = 2 * starts.num_solved > len(starts.runs)
-    return f"{starts.updates.value:,.0f}" if known else f"more than {starts.runs[0].budget:,}"
+    return f"{starts.updates.value:,.0f}" if known else f"over {starts.runs[0].budget:,}"
 
 
 def _factor(starts: Starts) -> str:

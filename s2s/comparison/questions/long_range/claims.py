@@ -61,7 +61,7 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
         numbers=claim_numbers(
             {model: reaches.distances.get(model) for model in traits},
             "high",
-            right,
+            {model: share.replace(" ", "\N{NO-BREAK SPACE}") for model, share in right.items()},
             at_least=reaches.beyond,
             gates=reaches.gates,
         ),
