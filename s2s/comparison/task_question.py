@@ -419,7 +419,7 @@ class TaskClaim:
         if rest := [model for model in of_all if model not in (*ahead, *behind)]:
             sentence += f" The others: {of_each({model: self._number(of_all[model]) for model in rest})}."
         if longer and plan.longer:
-            numbers = {model: self._number(own) + (" †" if own.still_learns else "") for model, own in longer.items()}
+            numbers = {model: self._number(own) + ("†" if own.still_learns else "") for model, own in longer.items()}
             sentence += f" Within {plan.longer:,} updates: {of_each(numbers)}."
         closed = [model for model in (*ahead, *behind) if not of_all[model].rate_settled]
         if closed:
