@@ -24,7 +24,8 @@ TINY = (Sizes(1, (16, 32, 64), (8, 16, 32), 1), Sizes(3, (16,), (8, 32), 1))
 @pytest.fixture
 def tiny(monkeypatch):
     """Smaller sizes for the quick profile, and a machine that is steady."""
-    monkeypatch.setitem(SIZES, "quick", TINY)
+    for profile in ("quick", "definitive"):
+        monkeypatch.setitem(SIZES, profile, TINY)
     monkeypatch.setattr(speed_benchmark, "chain", lambda device_context: 0.001)
     monkeypatch.setattr(decoding, "places", lambda device_context: [TWO])
     monkeypatch.setattr(decoding, "round_trials", lambda models, part: round_trials(models, part, 2))
@@ -130,7 +131,7 @@ def _deep(shared):
 
 
 def test_decoding_at_equal_depth_builds_models_with_the_layers_of_the_recipe(contest, tiny, monkeypatch):
-    shared, made = _deep(contest(["rnn", "transformer"])), []
+    shared, made = _deep(contest(["rnn", "transformer"], profile="definitive")), []
 
     def build(comparison, candidate, longest, device):
         made.append(candidate.settings)
@@ -146,8 +147,9 @@ def test_decoding_at_equal_depth_builds_models_with_the_layers_of_the_recipe(con
     assert (own.encoder_layers, own.decoder_layers) == (1, 1)
     assert own.width > shared.candidate("rnn").settings.width
     assert [(place.sources, [point.m for point in place.targets]) for place in times.places] == [([], [32])]
-    # without depths that were searched there is nothing to make equal
-    assert not [trial for trial in EXPERIMENT.trials(contest(["rnn"])) if trial.part.startswith(LEVEL_PART)]
+    # without depths that were searched there is nothing to make equal; other profiles have no time for it
+    for other in (contest(["rnn"], profile="definitive"), replace(shared, profile="quick")):
+        assert not [trial for trial in EXPERIMENT.trials(other) if trial.part.startswith(LEVEL_PART)]
 
 
 def test_decoding_claim_names_equal_depth_if_the_verdict_depends_on_it(contest):

@@ -42,7 +42,8 @@ LAWS = {
 @pytest.fixture
 def tiny(monkeypatch):
     """Smaller sizes for the quick profile, and a machine that is steady and known."""
-    monkeypatch.setitem(SIZES, "quick", TINY)
+    for profile in ("quick", "definitive"):
+        monkeypatch.setitem(SIZES, profile, TINY)
     monkeypatch.setattr(speed_benchmark, "chain", lambda device_context: 0.001)
     monkeypatch.setattr(parallelism, "places", lambda device_context: [Place("1 thread", device_context, 1), TWO])
 
@@ -173,7 +174,7 @@ def test_parallelism_at_equal_depth_times_models_with_the_layers_of_the_recipe(c
         return StepTimes(points=[], notes=[], flops={})
 
     monkeypatch.setattr(parallelism, "timed", time)
-    shared = contest(["rnn", "transformer"])
+    shared = contest(["rnn", "transformer"], profile="definitive")
     assert not [trial for trial in EXPERIMENT.trials(shared) if trial.part.startswith(LEVEL_PART)]
     rnn, transformer = (replace(each, depths=(1, 2)) for each in shared.candidates)
     deep = replace(rnn, recipe=recipe_at(rnn.recipe, TuningTrial(rnn.learning_rate, 2)))
