@@ -19,7 +19,7 @@ SECONDS: dict[str, dict[Profile, float]] = {
     "associative-recall/longer": {"lecture": 67},
     "state-tracking": {"quick": 10, "lecture": 11, "definitive": 50},
     "state-tracking/longer": {"lecture": 37},
-    "initialization": {"quick": 1, "lecture": 1.2, "definitive": 4},
+    "initialization": {"quick": 1, "lecture": 1.9, "definitive": 6},
     "length-generalization": {"quick": 14, "lecture": 33, "definitive": 170},
     "capacity": {"quick": 7, "lecture": 41, "definitive": 80},
     "gradients": {"quick": 1, "lecture": 10, "definitive": 33},

@@ -80,6 +80,28 @@ def test_medians_and_claim_follow_from_the_trainings(question):
         assert claim["p"] == pytest.approx(max(p_values.values()))
 
 
+@pytest.mark.parametrize("question", ["copying", "associative-recall", "state-tracking"])
+def test_longer_trainings_are_four_times_as_long_and_in_the_sentence(question):
+    part, _, name, ahead, behind = QUESTIONS[question]
+    runs, said = _trainings(question), result(LECTURE, question)
+    short, longer = ({m: own for (m, of), own in runs.items() if of == each} for each in (part, f"{part}-longer"))
+    (budget,) = {run["budget"] for own in longer.values() for run in own}
+    assert {4 * run["budget"] for own in short.values() for run in own} == {budget}
+    assert {model: len(own) for model, own in longer.items()} == dict.fromkeys(short, 4)
+    (claim,) = (each for each in said["claims"] if each["name"] == name)
+    sentence = claim["sentence"].partition(f" Within {budget:,} updates: ")[2]
+    for model, own in longer.items():
+        median = sorted(_mastered(run) for run in own)[1]
+        bound = "at least " if median == own[0]["sizes"][-1] else ""
+        assert re.search(rf"(^|, | and ){bound}{median}†? \([^)]*\b{model}\b", sentence)
+    least, most = (
+        pick(_mastered(run) for model in models for run in longer[model])
+        for pick, models in ((min, ahead), (max, behind))
+    )
+    assert least > most
+    assert claim["stable"][f"{budget:,} updates"]
+
+
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_tables_have_every_training(question):
     runs, said = _trainings(question), result(LECTURE, question)
@@ -118,14 +140,20 @@ def test_correlation_of_gradients_and_updates_follows_from_the_trainings():
 def test_page_has_the_numbers_of_the_trainings():
     page = re.sub(r"\s+", " ", (LECTURE.parent / "comparison.md").read_text(encoding="utf-8"))
     facts = findings(result(LECTURE, "initialization"), "initialisation")
-    said = re.search(r"others after (\d+), (\d+) and (\d+) updates; started .*? after (\d+), (\d+) and (\d+)\.", page)
-    models = ("lstm", "mingru", "rnn")
-    slowest = [max(int(v) for k, v in facts[m]["facts"].items() if k.startswith("updates at")) for m in models]
-    assert [int(number) for number in said.groups()] == [*(facts[m]["value"] for m in models), *slowest]
+    for model in ("rnn", "lstm", "mingru"):
+        (row,) = re.findall(rf"\| `{model}`, [a-z ]+ [\d.]+ to \d \|(.*?)\| (?=\| `|Kendall)", page)
+        shown = dict(re.findall(r"([\d.]+) \((\d+|not within 3,000)\)", row))
+        measured = {
+            re.search(r"factor ([\d.]+)", key)[1]: str(value).replace("over", "not within")
+            for key, value in facts[model]["facts"].items()
+            if key.startswith("updates at")
+        }
+        assert shown == measured
+        assert f"({facts[model]['value']:.0f})**" in row
     taus = [each["facts"]["Kendall's τ of |log factor| and updates"] for each in facts.values() if not each["failed"]]
-    found = re.search(r"eight seeds is ([\d.]+) to ([\d.]+) \(p < 10⁻⁵", page)
+    found = re.search(r"initialisations and seeds, is ([\d.]+) to ([\d.]+) \(p < 10⁻⁶", page)
     assert [float(number) for number in found.groups()] == pytest.approx([min(taus), max(taus)], abs=0.006)
-    assert max(each["facts"]["p of τ"] for each in facts.values() if not each["failed"]) < 1e-5
+    assert max(each["facts"]["p of τ"] for each in facts.values() if not each["failed"]) < 1e-6
     recall = {m: own for (m, part), own in _trainings("associative-recall").items() if part == "recall-64"}
     solved = [run["solved"] for m in ("lstm-attention", "conv", "transformer") for run in recall[m]]
     assert f"all 64 pairs after {min(solved)} to {max(solved)} updates" in page
