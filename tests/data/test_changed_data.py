@@ -58,7 +58,7 @@ def test_hub_cache_of_an_older_version_is_rebuilt(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             assert column(source.load_split("train"))[0] == "a dog"
             patch.setattr(text_files, "checked_cells", lambda *given: tuple(c.upper() for c in cells(*given)))
-            patch.setattr(caching, "version", lambda name: "the next one")
+            patch.setattr(caching, "package_version", lambda name: "the next one")
             assert column(source.load_split("train"))[0] == "A DOG"
 
 
