@@ -129,9 +129,15 @@ def can_have_equal_depth(candidates: Sequence[Candidate]) -> bool:
 
 
 def at_equal_depth(candidate: Candidate) -> Candidate:
-    """Return a candidate with as many layers as the comparison's recipe, and about as many parameters as it has now."""
+    """Return a candidate with as many layers as the comparison's recipe, and about as many parameters as it has now.
+
+    Residual connections that came with more layers go with them.
+    """
+    recipe = candidate.recipe
+    if _RESIDUAL in type(recipe.model).model_fields and _RESIDUAL not in candidate.own:
+        recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update={_RESIDUAL: False})})
     trial = TuningTrial(candidate.learning_rate, candidate.depths[0])
-    return replace(candidate, recipe=recipe_at(candidate.recipe, trial, candidate.own))
+    return replace(candidate, recipe=recipe_at(recipe, trial, candidate.own))
 
 
 def short_training(recipe: ComparedRecipe, seed: int, device_context: DeviceContext) -> tuple[float, float]:

@@ -15,6 +15,8 @@ from s2s.comparison.tasks import trained
 from s2s.comparison.tuning import (
     TRIAL_SEED,
     TUNING,
+    at_equal_depth,
+    can_have_equal_depth,
     depths_of,
     foreseen,
     recipe_at,
@@ -246,6 +248,21 @@ def test_deep_recurrent_layers_are_joined_by_residual_connections(base):
     joined = candidate_recipe("lstm", base, {"residual": True})
     assert (settled(recipe, {}), settled(joined, {})) == ((), ("residual",))
     assert recipe_at(candidate_recipe("conv", base, {}), TuningTrial(0.004, 4)).model.encoder_layers == 4
+
+
+@pytest.mark.parametrize(("own", "joined"), [({}, False), ({"residual": True}, True)])
+def test_equal_depth_undoes_what_tuning_did(base, own, joined):
+    recipe = candidate_recipe("lstm", base, own)
+    entrant = Candidate("lstm", recipe, depths_of(recipe, own), own=settled(recipe, own))
+    deep = replace(entrant, recipe=recipe_at(recipe, TuningTrial(0.004, 4), entrant.own))
+    level = at_equal_depth(deep)
+    assert (deep.settings.residual, level.settings.residual) == (True, joined)
+    # the width may be the next one, because that of the deep model was not exact
+    assert abs(level.settings.width - recipe.model.width) <= 2
+    assert level.settings.model_copy(update={"width": recipe.model.width}) == recipe.model
+    assert level.learning_rate == 0.004
+    fixed = replace(deep, depths=())
+    assert [can_have_equal_depth(each) for each in ([deep, level], [deep, fixed], [fixed])] == [True, False, False]
 
 
 def test_depth_that_the_command_gives_is_not_chosen(base):
