@@ -46,7 +46,7 @@ TYPICAL = 32
 """Length of a usual sentence, at which candidates are ranked by speed."""
 EQUAL_DEPTH = "equal depth"
 """Variation in which every candidate has the recipe's number of layers instead of the tuned one."""
-LEVEL_PART = "equal-depth-round"
+EQUAL_DEPTH_PART = "equal-depth-round"
 """Prefix of the part of its trials."""
 _TRIES = 3
 

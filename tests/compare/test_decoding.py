@@ -10,7 +10,7 @@ from s2s.comparison.questions.decoding.analyse import DecodingTimes, PlaceTimes,
 from s2s.comparison.questions.decoding.measure import EXPERIMENT, SIZES, Sizes
 from s2s.comparison.results import Result
 from s2s.comparison.spec import NotForThisModel
-from s2s.comparison.speed_benchmark import LEVEL_PART, Place, round_trials
+from s2s.comparison.speed_benchmark import EQUAL_DEPTH_PART, Place, round_trials
 from s2s.comparison.tuning import recipe_at
 from s2s.comparison.tuning_search import TuningTrial
 from s2s.comparison.workload import End, built
@@ -138,7 +138,7 @@ def test_decoding_at_equal_depth_builds_models_with_the_layers_of_the_recipe(con
         return built(comparison, candidate, longest, device)
 
     monkeypatch.setattr(decoding, "built", build)
-    level = [trial for trial in EXPERIMENT.trials(shared) if trial.part.startswith(LEVEL_PART)]
+    level = [trial for trial in EXPERIMENT.trials(shared) if trial.part.startswith(EQUAL_DEPTH_PART)]
     assert [(trial.model, trial.part) for trial in level] == [
         (model, f"equal-depth-round-{i}") for i in (1, 2) for model in shared.models
     ]
@@ -149,7 +149,7 @@ def test_decoding_at_equal_depth_builds_models_with_the_layers_of_the_recipe(con
     assert [(place.sources, [point.m for point in place.targets]) for place in times.places] == [([], [32])]
     # without depths that were searched there is nothing to make equal; other profiles have no time for it
     for other in (contest(["rnn"], profile="definitive"), replace(shared, profile="quick")):
-        assert not [trial for trial in EXPERIMENT.trials(other) if trial.part.startswith(LEVEL_PART)]
+        assert not [trial for trial in EXPERIMENT.trials(other) if trial.part.startswith(EQUAL_DEPTH_PART)]
 
 
 def test_decoding_claim_names_equal_depth_if_the_verdict_depends_on_it(contest):
@@ -165,7 +165,7 @@ def test_decoding_claim_names_equal_depth_if_the_verdict_depends_on_it(contest):
     (claim,) = EXPERIMENT.result(shared, rounds("batch-1-round", "rnn", 0.9)).claims
     assert (claim.verdict, "equal depth" in claim.stable) == ("no", False)
     for slower, verdict in (("rnn", True), ("transformer", False)):
-        found = rounds("batch-1-round", "rnn", 0.9) | rounds(LEVEL_PART, slower, 0.5)
+        found = rounds("batch-1-round", "rnn", 0.9) | rounds(EQUAL_DEPTH_PART, slower, 0.5)
         (claim,) = EXPERIMENT.result(shared, found).claims
         assert (claim.verdict, claim.stable["equal depth"]) == ("no", verdict)
 

@@ -11,7 +11,7 @@ from s2s.comparison.questions.parallelism.analyse import Candidate, Counts, Step
 from s2s.comparison.questions.parallelism.measure import EXPERIMENT, SIZES, counted, timed
 from s2s.comparison.results import Result
 from s2s.comparison.spec import Trial
-from s2s.comparison.speed_benchmark import LEVEL_PART, ROUNDS, Place, by_round, round_trials
+from s2s.comparison.speed_benchmark import EQUAL_DEPTH_PART, ROUNDS, Place, by_round, round_trials
 from s2s.comparison.tuning import recipe_at
 from s2s.comparison.tuning_search import TuningTrial
 from s2s.evaluation.inference import growth
@@ -175,11 +175,11 @@ def test_parallelism_at_equal_depth_times_models_with_the_layers_of_the_recipe(c
 
     monkeypatch.setattr(parallelism, "timed", time)
     shared = contest(["rnn", "transformer"], profile="definitive")
-    assert not [trial for trial in EXPERIMENT.trials(shared) if trial.part.startswith(LEVEL_PART)]
+    assert not [trial for trial in EXPERIMENT.trials(shared) if trial.part.startswith(EQUAL_DEPTH_PART)]
     rnn, transformer = (replace(each, depths=(1, 2)) for each in shared.candidates)
     deep = replace(rnn, recipe=recipe_at(rnn.recipe, TuningTrial(rnn.learning_rate, 2)))
     shared = replace(shared, candidates=(deep, transformer))
-    level = [trial for trial in EXPERIMENT.trials(shared) if trial.part.startswith(LEVEL_PART)]
+    level = [trial for trial in EXPERIMENT.trials(shared) if trial.part.startswith(EQUAL_DEPTH_PART)]
     assert len(level) == 2 * ROUNDS
     for trial in (Trial("rnn", "round-1", in_round=True), level[0]):
         EXPERIMENT.measure(shared, trial)
@@ -199,7 +199,7 @@ def test_parallelism_claim_names_equal_depth_if_the_verdict_depends_on_it(contes
     (claim,) = EXPERIMENT.result(shared, rounds("round", "rnn")).claims
     assert (claim.verdict, "equal depth" in claim.stable) == ("yes", False)
     for slower, same in (("rnn", True), ("transformer", False)):
-        found = rounds("round", "rnn") | rounds(LEVEL_PART, slower)
+        found = rounds("round", "rnn") | rounds(EQUAL_DEPTH_PART, slower)
         (claim,) = EXPERIMENT.result(shared, found).claims
         assert (claim.verdict, claim.stable["equal depth"]) == ("yes", same)
 

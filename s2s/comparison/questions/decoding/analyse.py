@@ -10,7 +10,7 @@ from s2s.comparison.results import Figure, Series, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial
 from s2s.comparison.speed_benchmark import (
     EQUAL_DEPTH,
-    LEVEL_PART,
+    EQUAL_DEPTH_PART,
     TYPICAL,
     SpeedBenchmark,
     TimedMeasurement,
@@ -105,15 +105,17 @@ def part(rows: int) -> str:
 
 def analyse(comparison: Comparison, measured: Mapping[Trial, DecodingTimes]) -> Analysis:
     """Compare the cost of a token at batch size 1."""
-    batches = sorted({int(trial.part.split("-")[1]) for trial in measured if not trial.part.startswith(LEVEL_PART)})
+    batches = sorted(
+        {int(trial.part.split("-")[1]) for trial in measured if not trial.part.startswith(EQUAL_DEPTH_PART)}
+    )
     timed = {
         (model, rows): own
         for rows in batches
         for model in comparison.models
         if (own := by_round(measured, model, part(rows)))
     }
-    level = {model: own for model in comparison.models if (own := by_round(measured, model, LEVEL_PART))}
-    benchmarks = _benchmarks(timed, level)
+    equally_deep = {model: own for model in comparison.models if (own := by_round(measured, model, EQUAL_DEPTH_PART))}
+    benchmarks = _benchmarks(timed, equally_deep)
     title = (
         "Measured exponent b of time ~ length^b, interval over rounds; the textbook's O(n²p + m²p + nmp) says 2 and 2"
     )
@@ -157,12 +159,12 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, DecodingTimes]) -> 
     )
 
 
-def _benchmarks(timed: Timed, level: Mapping[str, Rounds]) -> dict[str, SpeedBenchmark]:
+def _benchmarks(timed: Timed, equally_deep: Mapping[str, Rounds]) -> dict[str, SpeedBenchmark]:
     """Benchmarks of output tokens per second: the one that ranks, then all variations.
 
     Args:
         timed: Rounds by model and batch size.
-        level: Rounds by model, with equally many layers.
+        equally_deep: Rounds by model, with equally many layers.
     """
     if not timed:
         return {}
@@ -191,8 +193,8 @@ def _benchmarks(timed: Timed, level: Mapping[str, Rounds]) -> dict[str, SpeedBen
     benchmarks |= {
         f"batch {b}": benchmark(b, _BY_TARGET, TYPICAL, every) for b in sorted({b for _, b in timed}) if b != rows
     }
-    if level:
-        benchmarks[EQUAL_DEPTH] = between(level, TYPICAL, _BY_TARGET, TYPICAL, every)
+    if equally_deep:
+        benchmarks[EQUAL_DEPTH] = between(equally_deep, TYPICAL, _BY_TARGET, TYPICAL, every)
     # all candidates at the same place
     return benchmarks | {name: benchmark(rows, _BY_TARGET, TYPICAL, [name]) for name in names if [name] != every}
 

@@ -15,7 +15,15 @@ from s2s.comparison.questions.decoding.analyse import (
     part,
 )
 from s2s.comparison.spec import Comparison, Experiment, Scale, Trial, check_translates
-from s2s.comparison.speed_benchmark import LEVEL_PART, MARGIN, ROUNDS, TYPICAL, measure_steadily, places, round_trials
+from s2s.comparison.speed_benchmark import (
+    EQUAL_DEPTH_PART,
+    MARGIN,
+    ROUNDS,
+    TYPICAL,
+    measure_steadily,
+    places,
+    round_trials,
+)
 from s2s.comparison.tuning import at_equal_depth, can_have_equal_depth
 from s2s.comparison.workload import (
     VOCABULARY,
@@ -58,7 +66,7 @@ def _all_sizes(comparison: Comparison) -> dict[str, Sizes]:
     every = comparison.sizes(SIZES)
     found = {part(sizes.rows): sizes for sizes in every}
     if comparison.profile == "definitive" and can_have_equal_depth(comparison.candidates):
-        found[LEVEL_PART] = replace(every[0], sources=(), targets=(TYPICAL,))
+        found[EQUAL_DEPTH_PART] = replace(every[0], sources=(), targets=(TYPICAL,))
     return found
 
 
@@ -71,7 +79,7 @@ def measure(comparison: Comparison, trial: Trial) -> DecodingTimes:
     """Measure the fastest time at each length and place."""
     prefix = trial.part.rpartition("-")[0]
     sizes, candidate = _all_sizes(comparison)[prefix], comparison.candidate(trial.model)
-    if prefix == LEVEL_PART:
+    if prefix == EQUAL_DEPTH_PART:
         candidate = at_equal_depth(candidate)
     where = [
         replace(place, device_context=DeviceContext(place.device_context.device, torch.float32))

@@ -12,7 +12,7 @@ from s2s.comparison.results import Claim, Figure, Series, Table, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial
 from s2s.comparison.speed_benchmark import (
     EQUAL_DEPTH,
-    LEVEL_PART,
+    EQUAL_DEPTH_PART,
     TYPICAL,
     References,
     SpeedBenchmark,
@@ -187,8 +187,10 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, Counts | StepTimes]
     counts = {trial.model: each for trial, each in measured.items() if isinstance(each, Counts)}
     timed = {trial: each for trial, each in measured.items() if isinstance(each, StepTimes)}
     models = {m: Candidate(counts.get(m, Counts()), by_round(timed, m)) for m in comparison.models}
-    level = {m: Candidate(Counts(), own) for m in comparison.models if (own := by_round(timed, m, LEVEL_PART))}
-    ranked = _benchmarks(models, level)
+    equally_deep = {
+        m: Candidate(Counts(), own) for m in comparison.models if (own := by_round(timed, m, EQUAL_DEPTH_PART))
+    }
+    ranked = _benchmarks(models, equally_deep)
     return Analysis(
         findings=[
             found for m in models for found in (_sequential(m, models), _parallel(m, models), _speed(m, models, ranked))
@@ -210,12 +212,12 @@ def _claims(comparison: Comparison, models: Models, benchmarks: Mapping[str, Spe
     ]
 
 
-def _benchmarks(models: Models, level: Models) -> dict[str, SpeedBenchmark]:
+def _benchmarks(models: Models, equally_deep: Models) -> dict[str, SpeedBenchmark]:
     """Benchmarks of target tokens per second: the one that ranks, then all variations.
 
     Args:
         models: Measurements by model.
-        level: Measurements with equally many layers.
+        equally_deep: Measurements with equally many layers.
     """
     timed = {model: own for model, own in models.items() if own.rounds}
     if not timed:
@@ -233,8 +235,8 @@ def _benchmarks(models: Models, level: Models) -> dict[str, SpeedBenchmark]:
     found = {f"n = {TYPICAL}": benchmark("tokens", TYPICAL, every)}
     found |= {f"n = {n:,}": benchmark("tokens", n, every) for n in lengths if n != TYPICAL}
     found["one pair at a time"] = benchmark("pair", TYPICAL, every)
-    if level:
-        found[EQUAL_DEPTH] = benchmark("tokens", TYPICAL, every, level)
+    if equally_deep:
+        found[EQUAL_DEPTH] = benchmark("tokens", TYPICAL, every, equally_deep)
     # all candidates at the same place
     return found | {name: benchmark("tokens", TYPICAL, [name]) for name in every if [name] != every}
 

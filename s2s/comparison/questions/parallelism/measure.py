@@ -11,7 +11,7 @@ from s2s.comparison.operations import Operations
 from s2s.comparison.questions.parallelism.analyse import Count, Counts, StepTime, StepTimes, analyse
 from s2s.comparison.spec import Candidate, Comparison, Experiment, Scale, Trial
 from s2s.comparison.speed_benchmark import (
-    LEVEL_PART,
+    EQUAL_DEPTH_PART,
     MARGIN,
     ROUNDS,
     TYPICAL,
@@ -90,7 +90,7 @@ def trials(comparison: Comparison) -> list[Trial]:
     """One trial that counts for each model, then the rounds, then those at equal depth."""
     found = [Trial(model, _WORK) for model in comparison.models] + round_trials(comparison.models)
     if comparison.profile == "definitive" and can_have_equal_depth(comparison.candidates):
-        found += round_trials(comparison.models, LEVEL_PART)
+        found += round_trials(comparison.models, EQUAL_DEPTH_PART)
     return found
 
 
@@ -101,7 +101,7 @@ def measure(comparison: Comparison, trial: Trial) -> Counts | StepTimes:
         return counted(comparison, candidate, sizes)
     where, folder = places(comparison.device_context), comparison.results_folder(EXPERIMENT.name)
     prefix = trial.part.rpartition("-")[0]
-    if prefix == LEVEL_PART:
+    if prefix == EQUAL_DEPTH_PART:
         candidate, sizes = at_equal_depth(candidate), replace(sizes, lengths=(TYPICAL,), variants=False)
     all_rounds = round_trials(comparison.models, prefix)
     return measure_steadily(lambda: timed(comparison, candidate, sizes, where), where, folder, all_rounds, trial)
