@@ -64,6 +64,7 @@ class TaskPlan:
         every: Updates between two validations.
         rows: Test examples of each size and seed.
         is_written: True to let the model write its answers to the largest size, and classify its failures.
+        entropy: Bits of each symbol of the answers, to measure how many of them the encoder conveys; None not to.
         longer: Limit of further trainings of `other_seeds` seeds at `width`, a variation of the verdict; None for none.
     """
 
@@ -79,6 +80,7 @@ class TaskPlan:
     every: int = 100
     rows: int = 200
     is_written: bool = False
+    entropy: float | None = None
     longer: int | None = None
 
     @property
@@ -126,6 +128,7 @@ class TaskResult:
     seconds: float  # CPU time of the training
     failure: str = ""  # reason of a failed training
     endings: dict[Ending, int] | None = None  # answers of the largest size by how they end, if the model wrote them
+    bits: list[float] | None = None  # of an answer of each size, that came from the encoder at least, if measured
 
     @property
     def mastered(self) -> int:
@@ -137,6 +140,28 @@ class TaskResult:
     def is_bound(self) -> bool:
         """True if no larger size was tested, so that `mastered` is a lower bound."""
         return self.mastered == self.sizes[-1]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Number by which trainings are compared; one that masters the largest size has at least `largest`.
+
+    Attributes:
+        of: Number of a training that does not master the largest size.
+        largest: Largest number that was tested.
+        title: Name in titles of figures.
+    """
+
+    of: Callable[[TaskResult], float]
+    largest: Callable[[TaskResult], float]
+    title: str
+
+
+MASTERED_SIZE = Score(
+    of=lambda run: run.mastered,
+    largest=lambda run: run.sizes[-1],
+    title=f"largest size with {100 * MASTERED:.0f} % right answers",
+)
 
 
 Plans = Mapping[Scale, Sequence[TaskPlan]]
@@ -211,7 +236,19 @@ def measure(comparison: Comparison, trial: Trial, plans: Plans, question: str) -
         seconds=run.seconds,
         failure=run.failure,
         endings=(run.endings(plan.task.tested[-1], plan.rows, chance) if plan.is_written and not run.failure else None),
+        bits=None if plan.entropy is None else _bits(run, plan, plan.entropy, chance),
     )
+
+
+def _bits(run: TaskRun, plan: TaskPlan, entropy: float, chance: torch.Generator) -> list[float]:
+    """Bound from below the information about answers of each size that the decoder has from the encoder, in bits.
+
+    A decoder predicts each symbol from those before it and from what the encoder conveys. Its cross-entropy is at least
+    the conditional entropy, so the information is at least the entropy less the cross-entropy (Barber & Agakov 2003).
+    """
+    if run.failure:
+        return [0.0] * len(plan.task.tested)
+    return [max(0.0, entropy * size - run.cross_entropy(size, plan.rows, chance)) for size in plan.task.tested]
 
 
 def _start(comparison: Comparison, trial: Trial, plan: TaskPlan, width: int, rate: float) -> TaskRun:
@@ -232,9 +269,10 @@ def encoder_width(model: Seq2Seq) -> int:
 
 @dataclass(frozen=True)
 class Mastery:
-    """Sizes that the trainings of a candidate mastered at one width, by seed."""
+    """Scores of the trainings of a candidate at one width, by seed: by default the sizes that they mastered."""
 
     runs: Mapping[int, TaskResult]
+    score: Score = MASTERED_SIZE
 
     @property
     def first(self) -> TaskResult:
@@ -243,9 +281,12 @@ class Mastery:
 
     @property
     def times(self) -> Times:
-        """Largest sizes mastered; those that are lower bounds are censored."""
-        known = [(run.mastered, run.is_bound) for run in self.runs.values()]
-        return Times([size for size, bound in known if not bound], [size for size, bound in known if bound])
+        """Scores; those that are lower bounds are censored."""
+        runs = self.runs.values()
+        return Times(
+            [self.score.of(run) for run in runs if not run.is_bound],
+            [self.score.largest(run) for run in runs if run.is_bound],
+        )
 
     @property
     def is_bound(self) -> bool:
@@ -254,8 +295,8 @@ class Mastery:
 
     @property
     def median(self) -> Estimate:
-        """Median over seeds (Kaplan & Meier 1958), at most the largest size tested."""
-        largest = float(self.first.sizes[-1])
+        """Median over seeds (Kaplan & Meier 1958), at most the largest score; the lower one of an even number."""
+        largest = float(self.score.largest(self.first))
         if not self.times.ended:
             return Estimate(largest, largest, largest)
         found = kaplan_meier(self.times).median()
@@ -265,7 +306,7 @@ class Mastery:
     @property
     def order(self) -> tuple[float, float]:
         """Key that orders candidates: the median, then the mean."""
-        return self.median.value, statistics.mean(run.mastered for run in self.runs.values())
+        return self.median.value, statistics.mean((*self.times.ended, *self.times.waited))
 
     def accuracy(self, i: int) -> Estimate:
         """Mean share of right answers at size number `i`, in percent."""
@@ -304,7 +345,7 @@ class Mastery:
 
 
 Models = Mapping[str, Mastery]
-"""Mastered sizes at one width, by candidate in the order of the command."""
+"""Scores at one width, by candidate in the order of the command."""
 
 
 def pair_p_values(of_all: Models) -> dict[tuple[str, str], float]:
@@ -353,8 +394,8 @@ class TaskClaim:
         measured: Quantity of the numbers; `{width}` and `{trained}` are filled in.
         groups: Beginnings of sentences about the two groups, such as `With attention` and `without`.
         verb: Verb of the sentences, such as `copies`.
-        factor: Factor of the numbers, such as bits per symbol.
-        unit: Unit of the numbers.
+        score: Number of each training.
+        unit: Unit of the numbers; empty for that of the task's sizes.
     """
 
     name: str
@@ -363,7 +404,7 @@ class TaskClaim:
     measured: str
     groups: tuple[str, str]
     verb: str
-    factor: int = 1
+    score: Score = MASTERED_SIZE
     unit: str = ""
 
     def decide(
@@ -431,7 +472,7 @@ class TaskClaim:
             verdict="undecided" if closed else found.verdict,
             sentence=sentence,
             numbers=claim_numbers(
-                {model: self.scaled(own.median) for model, own in of_all.items()},
+                {model: own.median for model, own in of_all.items()},
                 "high",
                 {model: "still learning" for model, own in of_all.items() if own.still_learns},
                 at_least=[model for model, own in of_all.items() if own.is_bound],
@@ -446,13 +487,9 @@ class TaskClaim:
         """Return the quantity of the numbers with the sizes of a plan."""
         return self.measured.format(width=plan.width, trained=own.first.trained)
 
-    def _number(self, own: Mastery) -> str:
-        return f"{'at least ' if own.is_bound else ''}{self.factor * own.median.value:g}"
-
-    def scaled(self, found: Estimate) -> Estimate:
-        """Return a median in the unit of the numbers."""
-        ends = (None if end is None else self.factor * end for end in (found.low, found.high))
-        return Estimate(self.factor * found.value, *ends)
+    @staticmethod
+    def _number(own: Mastery) -> str:
+        return f"{'at least ' if own.is_bound else ''}{float(f'{own.median.value:.3g}'):g}"
 
 
 def analyse(
@@ -477,13 +514,15 @@ def analyse(
         for width in (plan.width, *plan.others):
             own = by_model(comparison, results, plan.part(width))
             if own:
-                found.setdefault(plan.task.name, {})[width] = {model: Mastery(runs) for model, runs in own.items()}
+                found.setdefault(plan.task.name, {})[width] = {
+                    model: Mastery(runs, claim.score) for model, runs in own.items()
+                }
     deciding = plans[0]
     by_width = found.get(deciding.task.name, {})
     of_all = by_width.get(deciding.width, {})
     longer = {
         plan.task.name: {
-            model: Mastery(runs) for model, runs in by_model(comparison, results, plan.longer_part).items()
+            model: Mastery(runs, claim.score) for model, runs in by_model(comparison, results, plan.longer_part).items()
         }
         for plan in plans
         if plan.longer
@@ -560,7 +599,7 @@ def _verdict(
         }
         found = replace(found, variations=kept)
     unit = claim.unit or plan.task.unit
-    cell = verdict(row, model, claim.scaled(own.median), unit, claim.quantity(plan, own), found, shown)
+    cell = verdict(row, model, own.median, unit, claim.quantity(plan, own), found, shown)
     return cell.model_copy(update={"at_least": own.is_bound})
 
 
@@ -585,12 +624,12 @@ def _widths(plan: TaskPlan, by_width: Mapping[int, Models], claim: TaskClaim) ->
     widths, shown = sorted(by_width), []
     for model in dict.fromkeys(model for models in by_width.values() for model in models):
         known = [width for width in widths if model in by_width[width]]
-        values = [claim.scaled(by_width[width][model].median) for width in known]
+        values = [by_width[width][model].median for width in known]
         shown.append(series(model, model, [float(width) for width in known], values))
     unit = claim.unit or plan.task.unit
     return figure(
         f"{plan.task.name}-widths",
-        f"{plan.task.title.capitalize()}: largest size with 95 % right answers, against width",
+        f"{plan.task.title.capitalize()}: {claim.score.title}, against width",
         (axis("width of the states", log=True), axis(unit)),
         shown,
         "Medians over seeds; intervals (95 %): Kaplan–Meier's.",
@@ -608,7 +647,7 @@ def pairs_table(groups: Sequence[Group]) -> Table:
         p_values = pair_p_values(of_all)
         for (pair, p), after in zip(p_values.items(), holm(list(p_values.values())), strict=True):
             a, b = (of_all[model] for model in pair)
-            rows.append((title, width, listed(pair), a.median.value, b.median.value, p, after))
+            rows.append((title, width, listed(pair), round(a.median.value, 1), round(b.median.value, 1), p, after))
     columns = [
         *("task", "width", "models", "median of the first", "of the second"),
         Column("p (log-rank)", lambda row: row[5], 4),
@@ -633,6 +672,11 @@ def runs_table(groups: Sequence[Group]) -> Table:
         Column("updates", lambda row: row[4].updates),
         Column("solved", lambda row: row[4].solved),
         Column("largest size mastered", lambda row: row[4].mastered),
+        *(
+            [Column("bits conveyed", lambda row: max(row[4].bits or [0.0]), 1)]
+            if any(row[4].bits for row in rows)
+            else []
+        ),
         Column("state of the trainings", lambda row: row[5].state),
         Column("CPU seconds", lambda row: row[4].seconds, 1),
     ]

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s2s.comparison.tuning_search import TuningTrial, inside, next_trials
-from s2s.data.synthetic_tasks import NO_LABEL, SyntheticTask, TaskBatch
+from s2s.data.synthetic_tasks import FIRST, NO_LABEL, SyntheticTask, TaskBatch
 from s2s.data.tokenizers import BOS, PAD
 from s2s.decoding import beam_search
 from s2s.decoding.beam_search import Beam
@@ -387,6 +387,21 @@ class TaskRun(Run):
         self.model.eval()
         right = self._right(self.task.draw(size, rows, chance).to(self.device))
         return float(right.float().mean()), right.numel()
+
+    @torch.inference_mode()
+    def cross_entropy(self, size: int, rows: int, chance: torch.Generator) -> float:
+        """Compute the cross-entropy of fresh answers of a size, the end not counted, in bits.
+
+        Returns:
+            Mean over answers of the sum over symbols; each symbol is predicted from those before it.
+        """
+        self.model.eval()
+        batch = self.task.draw(size, rows, chance).to(self.device)
+        _, scores = self.model(batch)
+        # (rows, symbols): how many follow is known, so only symbols can
+        wanted = batch.wanted[:, :-1] - FIRST
+        nats = functional.cross_entropy(scores[:, :-1, FIRST:].transpose(1, 2).double(), wanted, reduction="sum")
+        return float(nats) / (rows * math.log(2))
 
     @torch.inference_mode()
     def endings(self, size: int, rows: int, chance: torch.Generator) -> dict[Ending, int]:

@@ -8,6 +8,7 @@ from scipy import stats
 
 from s2s.comparison import task_question
 from s2s.comparison.engine import EXPERIMENTS
+from s2s.comparison.questions.capacity import measure as capacity
 from s2s.comparison.questions.copying import measure as copying
 from s2s.comparison.questions.state_tracking import measure as state_tracking
 from s2s.comparison.spec import NotForThisModel, Trial
@@ -77,6 +78,28 @@ def test_median_of_mastered_sizes_censors_the_largest() -> None:
     assert (own.median.value, own.is_bound) == (8, True)
     assert (list(own.times.ended), list(own.times.waited)) == ([4], [8, 8])
     assert Mastery({1: _result(2), 2: _result(4), 3: _result(4)}).median.value == 4
+
+
+def test_bits_are_the_largest_bound_unless_the_largest_size_is_mastered() -> None:
+    runs = [_result(2, bits=[1.5, 3.0, 2.5, 0.0]), _result(8, bits=[2.0, 4.0, 8.0, 15.9]), _result(8, bits=[0.0] * 4)]
+    own = Mastery(dict(enumerate(runs)), capacity.CONVEYED)
+    assert (list(own.times.ended), list(own.times.waited)) == ([3.0], [32, 32])
+    assert (own.median.value, own.is_bound) == (32, True)
+    assert own.order == (32, pytest.approx(67 / 3))
+
+
+def test_bits_are_measured_where_the_plan_has_an_entropy(contest, monkeypatch) -> None:
+    plan = replace(TINY[0], entropy=2.0, updates=60, every=20, trial=20)
+    monkeypatch.setitem(copying.PLANS, "quick", [plan])
+    made = contest(["gru", "gru-attention"])
+    for model in made.models:
+        run = copying.EXPERIMENT.measure(made, Trial(model, "copying-8", 1))
+        assert isinstance(run, TaskResult)
+        assert all(0 <= each <= 2 * size for each, size in zip(run.bits, run.sizes, strict=True))
+        assert run.bits[0] > 0
+    assert copying.EXPERIMENT.measure(made, Trial("gru", "copying-4", 1)).bits is not None
+    monkeypatch.setitem(copying.PLANS, "quick", TINY)
+    assert copying.EXPERIMENT.measure(made, Trial("gru", "copying-8", 2)).bits is None
 
 
 def test_pairs_are_tested_by_ranks_of_the_sizes() -> None:

@@ -1,5 +1,7 @@
 """Training on synthetic tasks with fresh examples."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -52,6 +54,28 @@ def test_task_run_copies_as_greedy_search_does() -> None:
         found.append(list(best.tokens) == string)
     assert right > 0.2
     assert right == pytest.approx(np.mean(found))
+
+
+def test_cross_entropy_is_the_probability_of_each_string_given_its_length() -> None:
+    """Product over symbols of a string's probability, normalized over all strings of its length by enumeration."""
+    run = _run(kind="gru-attention")
+    run.continue_until(20)
+    found = run.cross_entropy(2, 30, torch.Generator().manual_seed(7))
+    source = COPYING.draw(2, 30, torch.Generator().manual_seed(7)).source
+    everything = torch.cartesian_prod(torch.arange(3), torch.arange(3)) + FIRST
+    bits = []
+    for row in source:
+        batch = COPYING.draw(2, 9, torch.Generator())
+        written = torch.cat((batch.written[:, :1], everything[:, :1]), dim=1)
+        batch = replace(batch, source=row.expand(9, -1), written=written)
+        with torch.inference_mode():
+            scores = run.model(batch)[1][:, :2]
+        # (strings, symbols): of the symbols alone, since the length is known
+        chances = scores.exp() / scores.exp()[..., FIRST : FIRST + 3].sum(dim=2, keepdim=True)
+        string = chances.gather(2, everything[:, :, None])[..., 0].prod(dim=1)
+        assert string.sum() == pytest.approx(1.0, abs=1e-5)
+        bits.append(-np.log2(string[(everything == row[:2]).all(dim=1)].item()))
+    assert found == pytest.approx(np.mean(bits), abs=1e-4)
 
 
 def test_task_run_solves_parity_at_any_length() -> None:
