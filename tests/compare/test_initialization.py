@@ -70,18 +70,30 @@ def test_measurement_turns_the_initialization_and_trains(contest, monkeypatch, t
     monkeypatch.setitem(initialization.SEEDS, "quick", 1)
     made = contest(["lstm"])
     trials = EXPERIMENT.trials(made)
-    assert [trial.part for trial in trials] == ["rates", "bias-0", "bias-100", "bias-200", "bias-400"]
-    monkeypatch.setattr(initialization, "search", lambda start, cheating: Rates(0.004, None, True, {}))
-    low, high = (EXPERIMENT.measure(made, trials[i]) for i in (1, 4))
+    parts = [f"bias-{value}" for value in (0, 100, 200, 400)]
+    assert [trial.part for trial in trials] == [name for part in parts for name in (f"{part}-rates", part)]
+    searched = []
+
+    def search(start, cheating):
+        # the search trains the model from the initialization that it is for
+        run, other = start(0.004), initialization._model(made, "lstm", initialization.TRIAL_SEED)
+        searched.append(sweep_parameter_of(run.model.model.encoder).own)
+        assert sweep_parameter_of(other.model.encoder).own == 1.0
+        return Rates(0.004 if len(searched) == 1 else 0.002, None, True, {})
+
+    monkeypatch.setattr(initialization, "search", search)
+    low, high = (EXPERIMENT.measure(made, trials[i]) for i in (1, 7))
+    assert searched == [0.0, 4.0]
+    assert (low.rate, high.rate) == (0.004, 0.002)
     assert isinstance(low, Start)
     assert isinstance(high, Start)
     assert (low.value, high.value, low.own) == (0.0, 4.0, high.own)
     # an open gate neither shrinks nor multiplies the gradient
     assert abs(high.slope) < abs(low.slope)
-    assert (low.updates, low.rate) == (40, 0.004)
+    assert low.updates == 40
     again = EXPERIMENT.measure(made, trials[1])
     assert replace(again, seconds=low.seconds) == low
-    stored = {trials[i]: json.loads(json.dumps(asdict(each))) for i, each in ((1, low), (4, high))}
+    stored = {trials[i]: json.loads(json.dumps(asdict(each))) for i, each in ((1, low), (7, high))}
     result = EXPERIMENT.result(made, stored)
     assert [claim.name for claim in result.claims] == ["late-by-gradients"]
     assert [figure.name for figure in result.figures] == ["initialization"]
@@ -104,6 +116,20 @@ def test_claim_holds_if_every_model_learns_later_with_vanishing_gradients(contes
     assert verdict({"rnn": late, "lstm": late}) == "yes"
     assert verdict({"rnn": late, "lstm": early}) == "no"
     assert verdict({"rnn": late, "lstm": flat}) == "undecided"
+
+
+def test_claim_needs_rates_inside_their_grids(contest) -> None:
+    made = contest(["rnn"])
+
+    def claim(**changes):
+        runs = {i: replace(_start(-0.1 * i, 10 * i, float(i)), **(changes if i == 4 else {})) for i in range(1, 5)}
+        measured = {Trial("rnn", f"radius-{i}", seed): asdict(run) for i, run in runs.items() for seed in range(1, 5)}
+        return EXPERIMENT.result(made, measured).claims[0]
+
+    assert claim().verdict == claim(inside=False).verdict == "yes"
+    unsettled = claim(inside=False, solved=None)
+    assert unsettled.verdict == "undecided"
+    assert "The rate of rnn lies at an end" in unsettled.sentence
 
 
 def test_claim_names_both_sides_of_a_factor_of_one(contest) -> None:

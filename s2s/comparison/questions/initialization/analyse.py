@@ -70,6 +70,11 @@ class Starts:
         return sum(run.solved is not None for run in self.runs)
 
     @property
+    def rate_settled(self) -> bool:
+        """True if the learning rate has worse ones on both sides, or every seed solved the task with it."""
+        return self.runs[0].inside or self.num_solved == len(self.runs)
+
+    @property
     def updates(self) -> Estimate:
         """Median of the updates until solved (Kaplan & Meier 1958), at most the budget."""
         limit = float(self.runs[0].budget)
@@ -132,14 +137,17 @@ def _claim(found: Mapping[str, Candidate]) -> Claim | None:
         f"{listed(_extremes(own))} (τ = {tests[model][0]:.2f})"
         for model, own in found.items()
     ]
-    sentence = f"These learn: {'; '.join(learned)}."
+    sentence = f"At the best rate of each initialisation, these learn: {'; '.join(learned)}."
+    closed = [model for model, own in found.items() if not all(starts.rate_settled for starts in own.values())]
+    if closed:
+        sentence += f" The rate of {listed(closed)} lies at an end of what was tried."
     budget = max(run.budget for own in found.values() for starts in own.values() for run in starts.runs)
     return Claim(
         name="late-by-gradients",
         measured="updates until a first symbol is recalled over up to 32 others, from the initialisation whose "
         f"gradient factor is nearest to 1 (at the smallest and the largest factor; at most {budget:,})",
         unit="updates",
-        verdict=decision.verdict,
+        verdict="undecided" if closed else decision.verdict,
         sentence=sentence,
         numbers=claim_numbers(
             {name: own[nearest(own)].updates for name, own in found.items()},
@@ -228,6 +236,7 @@ def _table(found: Mapping[str, Candidate]) -> Table:
         Interval("updates, median", lambda row: row[2].updates, 0, "updates"),
         Column("solved", lambda row: f"{row[2].num_solved} of {len(row[2].runs)}"),
         Column("rate", lambda row: f"{row[2].runs[0].rate:g}"),
+        Column("rate inside", lambda row: "yes" if row[2].runs[0].inside else "no"),
         *(
             Column(
                 f"steps until it is 0 in {name}",

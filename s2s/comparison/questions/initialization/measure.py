@@ -1,5 +1,6 @@
 """Train recurrent encoders from several initializations, and measure the decay of their gradients before."""
 
+import copy
 from collections.abc import Mapping
 from functools import partial
 
@@ -28,6 +29,7 @@ WIDTH, SPAN = 64, 64
 """Width of the encoders, and number of symbols over which gradients are measured."""
 _TASK = FirstSymbol(trained=range(1, 33), tested=(1, 2, 4, 8, 16, 32))
 _RATES = "rates"
+_SEARCH = f"-{_RATES}"
 _TEXTS = 8
 
 SEEDS: dict[Scale, int] = {"quick": 3, "lecture": 8, "definitive": 8}
@@ -39,45 +41,44 @@ def _budget(comparison: Comparison) -> Budget:
 
 
 def trials(comparison: Comparison) -> list[Trial]:
-    """Return the search for the rate, and trainings from each initialization and seed."""
+    """Return a search for the rate of each initialization, and trainings from each initialization and seed.
+
+    A model that is not recurrent has one trial, which says so.
+    """
     made = []
     for candidate in comparison.candidates:
         parameter = sweep_parameter_of(_model(comparison, candidate.name, 1).model.encoder)
-        made.append(Trial(candidate.name, _RATES))
-        for value in VALUES[parameter.kind] if parameter else ():
-            part = f"{parameter.kind if parameter else ''}-{round(100 * value)}"
+        if parameter is None:
+            made.append(Trial(candidate.name, _RATES))
+            continue
+        for value in VALUES[parameter.kind]:
+            part = f"{parameter.kind}-{round(100 * value)}"
+            made.append(Trial(candidate.name, f"{part}{_SEARCH}"))
             made += [Trial(candidate.name, part, seed) for seed in range(1, comparison.sizes(SEEDS) + 1)]
     return made
 
 
 def measure(comparison: Comparison, trial: Trial) -> Start | Rates:
-    """Search for the best rate at the model's own initialization, or train from another one.
+    """Search for the best rate of an initialization, or train from it at this rate.
 
     Raises:
         NotForThisModel: The model is not recurrent.
     """
     budget = _budget(comparison)
+    part = trial.part.removesuffix(_SEARCH)
+    kind, _, hundredths = part.partition("-")
+    value = int(hundredths or 0) / 100
     if trial.seed is None:
-        model = _model(comparison, trial.model, TRIAL_SEED)
-        if sweep_parameter_of(model.model.encoder) is None:
-            raise NotForThisModel("it is not recurrent, so no parameter of its initialization keeps its gradients")
-        return search(lambda rate: _start(comparison, trial.model, rate, budget, TRIAL_SEED), None)
+        chance = _TASK.shortcut_accuracy(1)
+        return search(lambda rate: _start(comparison, trial.model, value, rate, budget, TRIAL_SEED)[0], chance)
     folder = comparison.results_folder(EXPERIMENT.name)
     folder.mkdir(parents=True, exist_ok=True)
-    stored = run_cached(folder, partial(measure, comparison), Trial(trial.model, _RATES), "fp32")
+    stored = run_cached(folder, partial(measure, comparison), Trial(trial.model, f"{part}{_SEARCH}"), "fp32")
     if stored.measured is None:
         raise UserError(stored.failed)
     rates = TypeAdapter(Rates).validate_python(stored.measured)
-    kind, _, hundredths = trial.part.partition("-")
-    run = _start(comparison, trial.model, rates.best, budget, trial.seed)
-    parameter = sweep_parameter_of(run.model.model.encoder)
-    if parameter is None:
-        raise NotForThisModel("it is not recurrent")
-    own, value = parameter.own, int(hundredths) / 100
-    with torch.no_grad():
-        parameter.turn(value)
-    decay = fit_decay(gradient_norms(run.model.model, trial.seed), first=0)
-    run.model.float().to(comparison.device_context.device).train()
+    run, own = _start(comparison, trial.model, value, rates.best, budget, trial.seed)
+    decay = fit_decay(gradient_norms(copy.deepcopy(run.model.model), trial.seed), first=0)
     run.continue_until(budget.updates)
     return Start(
         kind=kind,
@@ -126,8 +127,22 @@ def _model(comparison: Comparison, name: str, seed: int) -> TaskModel:
     return TaskModel(model, encoder_width(model), _TASK.classes)
 
 
-def _start(comparison: Comparison, name: str, rate: float, budget: Budget, seed: int) -> TaskRun:
-    return TaskRun(_model(comparison, name, seed), _TASK, rate, budget, seed, comparison.device_context)
+def _start(
+    comparison: Comparison, name: str, value: float, rate: float, budget: Budget, seed: int
+) -> tuple[TaskRun, float]:
+    """Initialize a model with a value of the parameter of its gradients; return it with the value that it had before.
+
+    Raises:
+        NotForThisModel: The model is not recurrent.
+    """
+    model = _model(comparison, name, seed)
+    parameter = sweep_parameter_of(model.model.encoder)
+    if parameter is None:
+        raise NotForThisModel("it is not recurrent, so no parameter of its initialization keeps its gradients")
+    own = parameter.own
+    with torch.no_grad():
+        parameter.turn(value)
+    return TaskRun(model, _TASK, rate, budget, seed, comparison.device_context), own
 
 
 def _numbers(comparison: Comparison) -> Mapping[str, object]:
