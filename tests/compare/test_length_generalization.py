@@ -47,9 +47,9 @@ def _result(near: float, far: float, **changes: object) -> TaskResult:
 @pytest.fixture
 def asked(contest, monkeypatch):
     """The result for planted shares of right answers at sizes 2 and 4, one for each seed, by part."""
-    monkeypatch.setitem(question.PLANS, "quick", TINY)
 
-    def ask(shares, models=("rnn", "transformer")):
+    def ask(shares, models=("rnn", "transformer"), plans=tuple(TINY)):
+        monkeypatch.setitem(question.PLANS, "quick", list(plans))
         measured = {
             Trial("transformer", part, seed): json.loads(json.dumps(asdict(_result(*each))))
             for part, own in shares.items()
@@ -131,6 +131,23 @@ def test_claim_does_not_hold_if_longer_strings_fail_and_names_other_kinds(asked)
         "With sinusoidal positions, transformer has 0 % of the symbols right at 4 symbols, and 99 % at 2. "
         "Other positions, at 4: 90 % (alibi)."
     )
+
+
+def test_claim_says_whether_longer_trainings_agree(asked) -> None:
+    plans = [replace(TINY[0], longer=16, positions=kind) for kind in ("sinusoidal", "learned")] + TINY[2:]
+    lost, kept = [(1.0, 0.0), (0.98, 0.01), (1.0, 0.0)], [(1.0, 0.99)] * 3
+    shares = {"copying-sinusoidal-8": lost, "copying-learned-8": lost}
+    for late, stays in ((lost, True), (kept, False)):
+        result = asked(shares | {"copying-sinusoidal-8-longer": late, "copying-learned-8-longer": kept}, plans=plans)
+        (claim,) = result.claims
+        assert (claim.verdict, claim.stable["16 updates"]) == ("no", stays)
+        numbers = "0 % (sinusoidal) and 99 % (learned)" if stays else "99 % (sinusoidal, learned)"
+        assert claim.sentence.endswith(f" Within 16 updates: {numbers}.")
+        assert claim.numbers[0].note == "learned positions 0 %"
+        titles = [row[0] for table in result.tables for row in table.rows if table.name in ("endings", "runs")]
+        assert titles.count("copying a string, 16 updates") == 2 + 6
+    unlearned = {"copying-sinusoidal-8": lost, "copying-sinusoidal-8-longer": [(0.5, 0.0)] * 3}
+    assert asked(unlearned, plans=plans).claims[0].stable == {}
 
 
 def test_claim_is_undecided_if_the_trained_sizes_are_not_learned(asked) -> None:

@@ -27,6 +27,8 @@ ROW = "strings longer than trained on"
 MARGIN = 100 * (1 - MASTERED)
 """Points of right symbols that a model which generalizes may lose."""
 _FIGURE = "endings"
+# Names of kinds of positions in a cell of the table of claims, where "learned" alone would tell of the training.
+_NAMES = {"learned": "learned positions", "none": "no positions"}
 
 
 def analyse(
@@ -41,23 +43,33 @@ def analyse(
     """
     results = {trial: each for trial, each in measured.items() if isinstance(each, TaskResult)}
     found: dict[str, dict[str, Mastery]] = {}
+    longer: dict[str, Mastery] = {}
     for plan in plans:
-        own = {t.seed or 0: run for t, run in results.items() if t.part == plan.part(plan.width)}
-        if own:
-            found.setdefault(plan.task.name, {})[plan.positions] = Mastery(dict(sorted(own.items())))
+        if own := _of_part(results, plan.part(plan.width)):
+            found.setdefault(plan.task.name, {})[plan.positions] = own
+        if plan.longer and (own := _of_part(results, plan.longer_part)):
+            longer[plan.positions] = own
     # one plan of each task, for what is the same with all kinds
     tasks = list({plan.task.name: plan for plan in plans if plan.task.name in found}.values())
     if candidate is None or not tasks:
         return Analysis()
-    groups = [(plan.task.title, plan.width, found[plan.task.name]) for plan in tasks]
+    rows = [(plan.task.title, found[plan.task.name]) for plan in tasks]
+    if longer:
+        rows.append((f"{tasks[0].task.title}, {tasks[0].longer:,} updates", longer))
+    groups = [(title, tasks[0].width, models) for title, models in rows]
     kind = candidate.settings.model_dump()["decoder_positions"]
     return Analysis(
         findings=[_verdict(candidate.name, kind, tasks, found)],
         figures=[*(_accuracy(plan, found[plan.task.name]) for plan in tasks), *_endings_figures(tasks, found)],
-        tables=filled(_kinds_table(tasks, found), pairs_table(groups), runs_table(groups)),
+        tables=filled(_kinds_table(rows), pairs_table(groups), runs_table(groups)),
         seeds=sorted({trial.seed for trial in results if trial.seed is not None}),
-        claims=[_claim(candidate.name, kind, tasks, found)],
+        claims=[_claim(candidate.name, kind, tasks, found, longer)],
     )
+
+
+def _of_part(results: Mapping[Trial, TaskResult], part: str) -> Mastery | None:
+    own = {trial.seed or 0: run for trial, run in results.items() if trial.part == part}
+    return Mastery(dict(sorted(own.items()))) if own else None
 
 
 def longest(own: Mastery) -> Estimate:
@@ -83,7 +95,9 @@ def retention(kind: str, own: Mastery) -> Pair:
     return Pair(kind, "", difference.value, difference.p())
 
 
-def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping[str, Models]) -> Claim | None:
+def _claim(
+    model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping[str, Models], longer: Models
+) -> Claim | None:
     first = tasks[0]
     models = found[first.task.name]
     if kind not in models:
@@ -107,6 +121,12 @@ def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping
             pair = retention(kind, found[plan.task.name][kind])
             if not pair.reason:
                 stable[plan.task.title] = decide([pair]).verdict == decision.verdict
+    if kind in longer:
+        pair, updates = retention(kind, longer[kind]), f"{first.longer:,} updates"
+        if decision.verdict != "undecided" and not pair.reason:
+            stable[updates] = decide([pair]).verdict == decision.verdict
+        late = {other: f"{longest(each).value:.0f} %{_mark(each)}" for other, each in longer.items()}
+        sentence += f" Within {updates}: {of_each(late)}."
     return Claim(
         name="generalizes",
         measured=f"right symbols of copies of {size} {unit}, trained up to {own.first.trained} (other positions)",
@@ -116,7 +136,9 @@ def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping
         numbers=claim_numbers(
             {model: longest(own)},
             notes={
-                model: ", ".join([*(["still learning"] if learns else []), *(f"{o} {t}" for o, t in others.items())])
+                model: ", ".join(
+                    [*(["still learning"] if learns else []), *(f"{_NAMES.get(o, o)} {t}" for o, t in others.items())]
+                )
             },
         ),
         p=decision.p,
@@ -166,8 +188,8 @@ def _endings_figures(tasks: Sequence[PositionsPlan], found: Mapping[str, Models]
     return shown
 
 
-def _kinds_table(tasks: Sequence[PositionsPlan], found: Mapping[str, Models]) -> Table:
-    rows = [(plan.task.title, kind, own) for plan in tasks for kind, own in found[plan.task.name].items()]
+def _kinds_table(groups: Sequence[tuple[str, Models]]) -> Table:
+    rows = [(title, kind, own) for title, models in groups for kind, own in models.items()]
     columns = [
         *("task", "positions"),
         Interval("right at the largest size trained on (%)", lambda row: trained(row[2]), 1, "trained"),

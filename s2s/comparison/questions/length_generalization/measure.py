@@ -25,17 +25,18 @@ _TASKS = (
 )
 
 
-def _plans(seeds: int, updates: int, trial: int) -> list[PositionsPlan]:
-    return [
-        PositionsPlan(task, 64, (), seeds, 0, updates, trial, rows=100, is_written=True, positions=kind)
+def _plans(seeds: int, updates: int, trial: int, longer: int | None = None) -> list[PositionsPlan]:
+    plans = [
+        PositionsPlan(task, 64, (), seeds, seeds, updates, trial, rows=100, is_written=True, positions=kind)
         for task in _TASKS
         for kind in get_args(Positions)
     ]
+    return [replace(plan, longer=longer) if plan.task is _TASKS[0] else plan for plan in plans]
 
 
 PLANS: dict[Scale, list[PositionsPlan]] = {
     "quick": _plans(seeds=3, updates=600, trial=200),
-    "lecture": _plans(seeds=4, updates=1_500, trial=200),
+    "lecture": _plans(seeds=4, updates=1_500, trial=200, longer=6_000),
     "definitive": _plans(seeds=8, updates=8_000, trial=1_000),
 }
 
