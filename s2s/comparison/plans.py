@@ -197,11 +197,11 @@ CLAIMS: dict[str, ClaimText] = {
     ),
     "vanishes": ClaimText(7, "Gradients vanish in recurrent networks, as they are usually initialised.", "gradients"),
     "copies": ClaimText(
-        8, "With attention a model learns to copy a long text; with a fixed state it does not.", "copying", "high"
+        8, "With attention a model learns to copy longer texts than with a fixed state.", "copying", "high"
     ),
     "recalls": ClaimText(
         9,
-        "With attention a model learns to recall many things; with a fixed state it does not.",
+        "With attention a model learns to recall more things than with a fixed state.",
         "associative-recall",
         "high",
     ),

@@ -391,7 +391,7 @@ class TaskClaim:
         name: Claim, a key of `CLAIMS`.
         ahead: True for traits of the models that the claim says are better.
         behind: True for traits of the others.
-        measured: Quantity of the numbers; `{width}` and `{trained}` are filled in.
+        measured: Quantity of the numbers; `{width}`, `{trained}` and `{updates}` are filled in.
         groups: Beginnings of sentences about the two groups, such as `With attention` and `without`.
         verb: Verb of the sentences, such as `copies`.
         score: Number of each training.
@@ -485,7 +485,7 @@ class TaskClaim:
 
     def quantity(self, plan: TaskPlan, own: Mastery) -> str:
         """Return the quantity of the numbers with the sizes of a plan."""
-        return self.measured.format(width=plan.width, trained=own.first.trained)
+        return self.measured.format(width=plan.width, trained=own.first.trained, updates=f"{own.first.budget:,}")
 
     @staticmethod
     def _number(own: Mastery) -> str:

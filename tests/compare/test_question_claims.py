@@ -54,7 +54,7 @@ def test_claim_waits_is_decided_by_growth_laws():
     assert claim.verdict == "yes"
     assert claim.stable == {"forward pass alone": True, "while writing": False}
     assert [_number(claim, model)[0] for model in ("rnn", "transformer")] == pytest.approx([48, 0])
-    assert _number(claim, "scan") == (0.0, "32 per doubling", True)
+    assert _number(claim, "scan") == (None, "32 per doubling", False)
     assert _number(claim, "attention") == (None, "", False)
     assert claim.sentence == (
         "In a training step, rnn waits for every token; transformer never waits; scan waits only when the length "
@@ -264,7 +264,10 @@ def test_claims_on_scores_follow_from_pairs_and_checks(difference, gates, verdic
     kept = {"rate": True, "budget": False}
     given = (TRAITS, values, pairs, checks, lambda a, b: kept if (a, b) == ("transformer", "rnn") else {})
     best = translates_best(*given)
-    assert best.verdict == gains_more(*given, 1.0).verdict == learns_best(*given, 1.0).verdict == verdict
+    learns = learns_best(*given[:2], {"rnn": 40.0, "transformer": 50.0}, *given[2:], 1.0)
+    assert (_number(learns, "transformer")[1], _number(learns, "rnn")[1].endswith("40")) == ("50", True)
+    assert learns.sentence.endswith("After the few pairs alone it is 40 (rnn) and 50 (transformer).")
+    assert best.verdict == gains_more(*given, 1.0).verdict == learns.verdict == verdict
     assert best.stable == (kept if verdict != "undecided" and difference.value != 0.1 else {})
     assert (best.p is None) == (gates is CLOSED or difference.value == 0.1)
     assert ("equal within 1 BLEU" in best.sentence) == (difference.value == 0.1)

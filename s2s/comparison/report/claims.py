@@ -17,9 +17,8 @@ WORDS = {"yes": "✔ yes", "no": "✘ no", "undecided": "undecided"}
 LEGEND = (
     "✔ the claim holds here; ✘ it does not; undecided: the tests cannot tell. ↑ high numbers are good, ↓ low ones. "
     "Bold: the best of the models that finished learning, and all that tie with it, if the claim is decided. † still "
-    "learning when the training ended: its loss still fell. ≥ the largest that was tested. (Round brackets): a second "
-    "number, named in round brackets where it says what is measured, or a remark. [Square brackets]: units. – not "
-    "measured."
+    "learning when the training ended (in translation: another doubling would bring 1 BLEU). ≥ the largest that was "
+    "tested. (In brackets): what the second column has in brackets, or a remark. – not measured."
 )
 
 

@@ -16,7 +16,8 @@ CLAIM = TaskClaim(
     "recalls",
     ahead=lambda traits: traits.cross_attention,
     behind=lambda traits: not traits.cross_attention,
-    measured="pairs of which 95 % are recalled (width {width}, trained to {trained})",
+    measured="pairs of which 95 % are recalled, with an aid to the encoder (width {width}, trained to {trained} for "
+    "{updates} updates)",
     groups=("with attention", "without attention"),
     verb="recalls",
 )

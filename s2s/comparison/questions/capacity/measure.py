@@ -22,7 +22,7 @@ CLAIM = TaskClaim(
     "bits",
     ahead=lambda traits: traits.cross_attention,
     behind=lambda traits: not traits.cross_attention,
-    measured="bits from encoder to decoder (states of {width} numbers, 64 bits tested)",
+    measured="bits from encoder to decoder, at least (states of {width} numbers, {updates} updates, 64 bits tested)",
     groups=("with attention", "without attention"),
     verb="conveys",
     score=CONVEYED,

@@ -165,7 +165,7 @@ def learns_late(
         elsewhere[_SCANS] = times, scans
     return Claim(
         name="learns-late",
-        measured=f"training until one symbol is recalled over up to {trained} others",
+        measured=f"training of whole models until one symbol is recalled over up to {trained} others",
         unit="updates",
         verdict=decision.verdict,
         sentence=f"{sentence}{decision.because}.",

@@ -65,7 +65,7 @@ def _laws(depths: Depths) -> dict[str, Growth]:
 
 
 def _per_token(law: Growth) -> float | None:
-    return {"linear": law.rate, "power": None}.get(law.law, 0.0)
+    return {"linear": law.rate, "constant": 0.0}.get(law.law)
 
 
 def _verdict_of_waits(laws: Mapping[str, Growth], recurrent: list[str], transformers: list[str]) -> Answer:

@@ -29,7 +29,7 @@ CLAIM = TaskClaim(
     "tracks",
     ahead=lambda traits: traits.recurrence == "steps",
     behind=lambda traits: traits.self_attention,
-    measured="symbols with the right state after them (width {width}, trained to {trained})",
+    measured="symbols after which the state is right (width {width}, trained to {trained} for {updates} updates)",
     groups=("step by step", "with self-attention"),
     verb="tracks",
 )

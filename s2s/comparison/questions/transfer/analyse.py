@@ -197,8 +197,9 @@ def _claim(comparison: Comparison, gains: Gains, checks: Mapping[tuple[str, int]
     losses = {model: mean([run.arms["real"].loss() for run in gain.runs.values()]) for model, gain in there.items()}
     pairs = Pairwise.of(there, lambda a, b: _compare(there[a].after, there[b].after))
     own = {model: checks[model, share] for model in there}
+    alone = {model: gain.loss("scratch") for model, gain in there.items()}
     return learns_best(
-        traits_of(comparison), losses, pairs, own, lambda a, b: _variations(gains[a], gains[b], share), MARGIN
+        traits_of(comparison), losses, alone, pairs, own, lambda a, b: _variations(gains[a], gains[b], share), MARGIN
     )
 
 

@@ -13,6 +13,7 @@ from s2s.evaluation.inference import Estimate
 def learns_best(
     traits: Mapping[str, Traits],
     losses: Mapping[str, Estimate],
+    alone: Mapping[str, float],
     pairs: Pairwise,
     gates: Mapping[str, Sequence[Gate]],
     variations: Callable[[str, str], Mapping[str, bool]],
@@ -23,6 +24,7 @@ def learns_best(
     Args:
         traits: Traits of the candidates.
         losses: Validation loss after fine-tuning by model, in nats per token.
+        alone: The same without pre-training.
         pairs: Differences of the negative losses of all pairs.
         gates: Validity checks by model.
         variations: Other choices with which the difference of two models keeps its sign.
@@ -39,14 +41,18 @@ def learns_best(
         tested_pair(a, b, pairs, assess_pair(a, b, pairs, gates, margin=margin)) for a in transformers for b in others
     ]
     decision, shown = decide(tests), {model: number(loss.value, 2) for model, loss in losses.items()}
+    without = {model: number(loss, 2) for model, loss in alone.items()}
     return Claim(
         name="transfers",
-        measured="loss after pre-training and learning from few pairs",
+        measured="loss after a short pre-training in the other direction, then few pairs (after the few pairs alone)",
         unit="nats per token",
         verdict=decision.verdict,
         sentence=f"The loss is {of_each({m: shown[m] for m in transformers})} against "
-        f"{of_each({m: shown[m] for m in others})}{decision.because}.",
-        numbers=claim_numbers({model: losses.get(model) for model in traits}, "low", gates=gates, pairs=pairs),
+        f"{of_each({m: shown[m] for m in others})}{decision.because}. After the few pairs alone it is "
+        f"{of_each(without)}.",
+        numbers=claim_numbers(
+            {model: losses.get(model) for model in traits}, "low", notes=without, gates=gates, pairs=pairs
+        ),
         p=decision.p,
         test="" if decision.p is None else "t-test over seeds and sentences",
         figure="loss",
