@@ -53,7 +53,7 @@ class Copying(Reproduction[AccuracyByLength]):
     """Strings of up to 30 symbols, copied by a Transformer and by recurrent networks of several widths."""
 
     name = "copying"
-    finding = "A Transformer learns to copy strings; a recurrent network copies as much as its state has room for."
+    finding = "A Transformer learns to copy strings; a recurrent network copies less, and more with a larger state."
     source = (
         "Jelassi et al. 2024 (Repeat after me), abstract: a two-layer Transformer can copy strings of exponential "
         "length, models with a fixed-size state are limited by it; Transformers are more efficient to train on "

@@ -48,7 +48,7 @@ class Depth(Reproduction[Chains]):
         Band(
             key="rnn",
             what="operations that a token adds to the tanh-RNN's longest chain",
-            published="12",
+            published="12 (derived)",
             low=12,
             high=12,
             deterministic=True,

@@ -42,7 +42,7 @@ class Mqar(Reproduction[Recalled]):
     """Pairs of keys and values, then every key again, of which the value must be named."""
 
     name = "mqar"
-    finding = "Attention recalls all pairs; a recurrent network recalls as many as its state has room for."
+    finding = "Attention recalls all pairs; a recurrent network recalls fewer, and more with a larger state."
     source = (
         "Arora et al. 2023 (Zoology), abstract: attention outperforms gated convolutions on recall. That attention "
         "reaches about 100 % is not verified. The publication has longer texts, more symbols and no LSTM"

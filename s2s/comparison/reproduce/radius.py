@@ -63,7 +63,7 @@ class Radius(Reproduction[Factors]):
         Band(
             key="ratio",
             what="factor per step over spectral radius, without input: the one furthest from 1",
-            published="1",
+            published="1 (derived)",
             low=0.97,
             high=1.03,
         ),
