@@ -114,6 +114,7 @@ def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normaliz
     _, filter_report = filter_training(corpus.train, settings.filters)
     advice = [words for name, split in splits.items() for words in _split_advice(name, split)]
     advice += _corpus_advice(both, filter_report)
+    advice += filter(None, [corpus.note])
     advice += [words for name, part in parts.items() if (words := unreachable(part, name, normalization))]
     spots = _rows(corpus.train, look.sample_rows(len(corpus.train), settings.seed))
     return Inspection(splits, both, filter_report, spots, advice)

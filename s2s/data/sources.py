@@ -8,7 +8,7 @@ examples, and no duplicate of a held-out example stays in the training data.
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -44,15 +44,21 @@ Settings = TypeVar("Settings", bound=SourceSettings)
 
 @dataclass(frozen=True)
 class Corpus(Generic[Part_co]):
-    """Splits of a corpus; `test` is None if the recipe names none."""
+    """Splits of a corpus; `test` is None if the recipe names none.
+
+    Attributes:
+        note: Training examples that were left out because they repeat held-out ones, in words; empty if none were.
+    """
 
     train: Part_co
     validation: Part_co
     test: Part_co | None
+    note: str = ""
 
     def splits(self) -> dict[str, Part_co]:
         """Return the existing splits by name."""
-        return {f.name: part for f in fields(self) if (part := getattr(self, f.name)) is not None}
+        named = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: part for name, part in named.items() if part is not None}
 
 
 class Source(ABC, Generic[Settings, Part]):
@@ -118,11 +124,16 @@ class Source(ABC, Generic[Settings, Part]):
         }
         if train is None or (parts["validation"] is None and "validation" not in sizes):
             raise UserError("data.train and data.validation must be set", remedy="name a file or a split")
+        note = ""
         if sizes:
             rest, held = self._held_out(train, sizes)
             parts |= {name: train.select(rows) for name, rows in held.items()}
+            copies = len(train) - len(rest) - sum(map(len, held.values()))
+            if copies:
+                which = self.inputs or self.item_name
+                note = f"{copies:,} more {self.item_name} repeat held-out {which}: left out of training"
             train = train.select(rest)
-        return Corpus(train, parts["validation"], parts["test"])  # type: ignore[arg-type]
+        return Corpus(train, parts["validation"], parts["test"], note)  # type: ignore[arg-type]
 
     def _held_out(
         self, train: Part, sizes: Mapping[str, int]
@@ -138,10 +149,12 @@ class Source(ABC, Generic[Settings, Part]):
         chosen = np.concatenate(held)
         rest = np.flatnonzero(~np.isin(hashed, hashed[chosen]))
         if len(chosen) < wanted or not len(rest):
+            which, different = self.inputs or self.item_name, len(candidates)
+            repeated = f": they have only {different:,} different {which}" if different < len(usable) else ""
             raise UserError(
-                f"{wanted:,} {self.item_name} to hold out of {len(usable):,} leave no training data",
+                f"{wanted:,} {self.item_name} to hold out of {len(usable):,} leave no training data{repeated}",
                 where=", ".join(f"data.{name}: {size}" for name, size in sizes.items()),
-                remedy="hold out fewer",
+                remedy="hold out fewer" if different > len(sizes) else f"add {self.item_name} with other {which}",
             )
         return rest, {name: np.sort(rows) if self.in_order else rows for name, rows in zip(sizes, held, strict=True)}
 

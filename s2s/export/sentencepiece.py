@@ -33,7 +33,8 @@ def sentencepiece_files(tokenizers: Sequence[Tokenizer]) -> dict[str, bytes]:
 
     Returns:
         `source.spm` and `target.spm`, equal for one tokenizer. Nothing if SentencePiece cannot tokenize so: WordPiece
-        (BERT), and a SentencePiece model of the user with a `normalization` or `lowercase` before it.
+        (BERT), a `tokenizer.json` of the library `tokenizers`, and a SentencePiece model of the user with a
+        `normalization` or `lowercase` before it.
     """
     models = [_normalizing(each) for each in tokenizers]
     if not models or any(model is None for model in models):
@@ -88,7 +89,7 @@ def _pieces(tokenizer: Tokenizer) -> Any:
         found = json.loads(tokenizer.model)
         names = found["pieces"]
         if (
-            "words" in found
+            "model" not in found
             or {*names} & {*SPECIAL_TOKENS}
             or tokenizer.normalization != "identity"
             or tokenizer.lowercase

@@ -44,6 +44,7 @@ class CorpusInspection:
         spots: Lines with random training examples, for inspection by eye.
         cut: Statistics of tokenization, if computed.
         own: Further advice of the task.
+        note: Note of the corpus on what was left out.
     """
 
     splits: Mapping[str, Split]
@@ -51,6 +52,7 @@ class CorpusInspection:
     spots: Sequence[str]
     cut: TokenReport | None = None
     own: Sequence[str] = ()
+    note: str = ""
 
     def __str__(self) -> str:
         noun = next(iter(self.in_train))
@@ -65,6 +67,7 @@ class CorpusInspection:
                 yield f"{count:,} {noun} of {name} also occur in train: scores will be too optimistic"
         yield from self.cut.advice() if self.cut else ()
         yield from self.own
+        yield from filter(None, [self.note])
 
     def _summary(self) -> list[str]:
         columns = [found.rows for found in self.splits.values()]
@@ -144,7 +147,9 @@ def inspect_texts(
     texts = {name: part["text"][:] for name, part in corpus.splits().items()}
     splits = {name: _of_texts(name, part, tokens, noun, altered) for name, part in texts.items()}
     cut = report_tokens(texts, lambda: learned(texts["train"], tokens), None)
-    return CorpusInspection(splits, {noun: count_overlap(corpus, lambda part: part["text"])}, spots, cut)
+    return CorpusInspection(
+        splits, {noun: count_overlap(corpus, lambda part: part["text"])}, spots, cut, note=corpus.note
+    )
 
 
 def _of_texts(name: str, texts: Sequence[str], tokens: PieceSettings, noun: str, altered: str) -> Split:

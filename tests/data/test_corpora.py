@@ -190,6 +190,10 @@ def test_corpora_held_out_pairs_are_never_trained_on(tmp_path):
     every = [(f"source {i // 2}", f"target {i}") for i in range(200)]
     assert _pairs(corpus.train) == [pair for pair in every if pair[0] not in held]
     assert set(_pairs(corpus.validation) + _pairs(corpus.test)) <= set(every)
+    # of each held-out source, the other pair is neither held out nor learned from, and is counted
+    assert corpus.note == "25 more pairs repeat held-out sources: left out of training"
+    path.write_text("en\tde\n" + "".join(f"source {i}\ttarget {i}\n" for i in range(200)))
+    assert load(settings).note == ""
 
 
 def test_corpora_held_out_pairs_follow_from_the_seed(tmp_path):
@@ -208,6 +212,14 @@ def test_corpora_holding_everything_out_is_refused(tmp_path, size):
     path.write_text("en\tde\n" + "".join(f"source {i // 2}\ttarget {i}\n" for i in range(200)))
     with pytest.raises(UserError, match=rf"data.validation: {size}: .* out of 200 leave no training data"):
         load(DataSettings(corpus="files", train=str(path), validation=size, test=None))
+
+
+def test_corpora_of_equal_rows_have_nothing_to_hold_out(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("en\tde\n" + "the same\tdas gleiche\n" * 50)
+    with pytest.raises(UserError, match="no training data: they have only 1 different sources") as refused:
+        load(DataSettings(corpus="files", train=str(path), validation=1, test=1))
+    assert refused.value.remedy == "add pairs with other sources"
 
 
 def test_corpora_built_in_corpus_is_the_phrasebook():

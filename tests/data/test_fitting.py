@@ -298,3 +298,15 @@ def test_new_single_words_without_spaces_are_spelt(tmp_path):
     text = generate_translation_recipe("mine", Splits(table))
     assert "texts are single words: they are spelt" in text
     assert _read(tmp_path, text).validation.metric == "exact"
+
+
+@pytest.mark.parametrize(("count", "long"), [(500, 1), (500, 5), (1_500, 3)])
+def test_new_translation_is_not_changed_by_a_few_endless_lines(tmp_path, count, long):
+    """500 of these sentences are taken for data with rules, 1,500 for natural text."""
+    rows = [f"{one}\t{one.upper()}" for one in _sentences(count)]
+    endless = [f"{i} {'word ' * 4_000}\t{'wort ' * 4_000}" for i in range(long)]
+    found = []
+    for lines in (rows, [*rows, *endless]):
+        recipe = _read(tmp_path, generate_translation_recipe("mine", Splits(_lines(tmp_path / "a.tsv", lines))))
+        found.append((recipe.batches, recipe.tokenizer, recipe.model, recipe.training))
+    assert found[0] == found[1]

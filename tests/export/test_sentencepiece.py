@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import sentencepiece
+import tokenizers
 
 from s2s.data.phrasebook import phrases
 from s2s.data.published import pack_sentencepiece, pack_wordpiece
@@ -107,10 +108,16 @@ def test_sentencepiece_file_gives_pieces_that_the_network_does_not_know_ids_afte
     assert vocabulary(tokenizer)[-2:] == [names[99], "only here"]
 
 
-def test_sentencepiece_file_is_not_written_for_tokenizers_that_sentencepiece_does_not_have(own_model):
+def test_sentencepiece_file_is_not_written_for_tokenizers_that_sentencepiece_does_not_have(own_model, tmp_path):
     words = Tokenizer(
         pack_wordpiece(["play", "##ing", "##▁play"], True, True, True), "published", "identity", lowercase=False
     )
     lowered = train(LINES, PieceSettings(model=str(own_model), lowercase=True), "source")
     assert sentencepiece_files([words]) == sentencepiece_files([lowered]) == sentencepiece_files([]) == {}
+    library = tokenizers.ByteLevelBPETokenizer()
+    library.train_from_iterator(LINES, vocab_size=300)
+    library.save(str(tmp_path / "own.json"))
+    own = train(LINES, PieceSettings(model=str(tmp_path / "own.json")), "source")
+    assert sentencepiece_files([own]) == {}
+    assert len({*vocabulary(own)}) == own.size
     assert vocabulary(words) == ["<pad>", "<s>", "</s>", "<unk>", "▁play", "ing", "▁play#6"]

@@ -55,7 +55,9 @@ class Tiny(Reproduction[Translated]):
         "and the two ways of counting differ, so the band is ±2. Data are from the hub, or `data.root=DIR`; any "
         "setting of the recipe may be given."
     )
-    setting = "with Muon and relative positions (published: Adam, sinusoidal positions), in a band set after a first result"
+    setting = (
+        "with Muon and relative positions (published: Adam, sinusoidal positions), in a band set after a first result"
+    )
     bands = (Band(key="bleu", what="BLEU, lower-cased, on test_2016", published="41.02", low=39.0, high=43.0),)
     # one seed takes 3,300 seconds of a core (docs/results/multi30k.json)
     seconds = (9_000, 18_000)

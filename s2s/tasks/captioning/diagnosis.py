@@ -67,7 +67,7 @@ def inspect_captions(
         "images": count_overlap(corpus, source.keys),
         "captions": count_overlap(corpus, lambda part: part.texts()),
     }
-    return CorpusInspection(splits, in_train, spots)
+    return CorpusInspection(splits, in_train, spots, note=corpus.note)
 
 
 def _split(name: str, part: Captioned, source: CaptionSource, normalization: str) -> Split:

@@ -71,6 +71,8 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
 
     def prepare(self, recipe: CaptionRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> PreparedCaptions:
         corpus: Corpus[Captioned] = CaptionSource(recipe.data).load()
+        if corpus.note:
+            print_fn(corpus.note)
         train, validation = (list(part.texts()) for part in (corpus.train, corpus.validation))
         tokenizer = tokenizers[0] if tokenizers else learned(train, recipe.tokenizer)
         return PreparedCaptions(

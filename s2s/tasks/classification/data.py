@@ -225,7 +225,7 @@ def prepare_texts(
     """
     source = LabelledSource(recipe.data)
     corpus = source.load()
-    for line in source.missing_labels(corpus):
+    for line in filter(None, [corpus.note, *source.missing_labels(corpus)]):
         print_fn(line)
     if tokenizer is None:
         print_fn(f"training a tokenizer on the training texts ({recipe.tokenizer.kind})")

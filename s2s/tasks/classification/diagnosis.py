@@ -30,7 +30,8 @@ def inspect_labelled(corpus: Corpus[Labelled], seed: int, own: Sequence[str] = (
         for row in rows
     ]
     splits = {name: _split(name, part) for name, part in corpus.splits().items()}
-    return CorpusInspection(splits, {"texts": count_overlap(corpus, lambda part: part.texts["text"])}, spots, own=own)
+    in_train = {"texts": count_overlap(corpus, lambda part: part.texts["text"])}
+    return CorpusInspection(splits, in_train, spots, own=own, note=corpus.note)
 
 
 def _split(name: str, part: Labelled) -> Split:

@@ -39,7 +39,7 @@ def inspect_images(corpus: Corpus[Images], source: ImageSource) -> CorpusInspect
         told = some(dull, f"images of {name}", DAMAGED)
         splits[name] = Split({**found.rows, "images of a single colour": len(dull)}, [*found.advice, *told])
     overlap = {"images": count_overlap(corpus, source.keys)}
-    return CorpusInspection(splits, overlap, spots, own=tuple(_statistics(train, source.settings)))
+    return CorpusInspection(splits, overlap, spots, own=tuple(_statistics(train, source.settings)), note=corpus.note)
 
 
 def _statistics(train: Images, settings: ImageDataSettings) -> Iterator[str]:

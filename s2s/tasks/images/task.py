@@ -205,7 +205,10 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
         return ImageSource(recipe.data)
 
     def prepare(self, recipe: ImageRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> PreparedImages:
-        return PreparedImages(ImageSource(recipe.data).load())
+        corpus = ImageSource(recipe.data).load()
+        if corpus.note:
+            print_fn(corpus.note)
+        return PreparedImages(corpus)
 
     def finalize_config(self, recipe: ImageRecipe, data: PreparedImages) -> ImageRecipe:
         """Return the recipe with names and weights of the classes, and the pixels' mean and deviation."""

@@ -52,7 +52,10 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
         return DocumentSource(recipe.data)
 
     def prepare(self, recipe: LanguageRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> LanguageData:
-        return tokenize_corpus(self.source(recipe).load(), recipe.tokenizer, tokenizers)
+        corpus = self.source(recipe).load()
+        if corpus.note:
+            print_fn(corpus.note)
+        return tokenize_corpus(corpus, recipe.tokenizer, tokenizers)
 
     def build(self, recipe: LanguageRecipe, tokenizers: Sequence[Tokenizer]) -> LanguageModel:
         torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))

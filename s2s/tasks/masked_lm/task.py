@@ -143,7 +143,10 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
     def prepare(
         self, recipe: MaskedRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn
     ) -> PreparedTexts["datasets.Dataset"]:
-        return tokenize_corpus(TextSource(recipe.data).load(), recipe.tokenizer, tokenizers)
+        corpus = TextSource(recipe.data).load()
+        if corpus.note:
+            print_fn(corpus.note)
+        return tokenize_corpus(corpus, recipe.tokenizer, tokenizers)
 
     def build(self, recipe: MaskedRecipe, tokenizers: Sequence[Tokenizer]) -> MaskedLM:
         size = tokenizers[0].size

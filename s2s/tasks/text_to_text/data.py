@@ -110,12 +110,16 @@ class MixtureSource(Source[Any, Mixture]):
 
     def load(self) -> Corpus[Mixture]:
         parts: dict[str, dict[str, "datasets.Dataset"]] = {"train": {}, "validation": {}, "test": {}}
+        notes = []
         for corpus, source in self.sources().items():
             with _of(corpus):
-                for split, part in source.load().splits().items():
+                loaded = source.load()
+                for split, part in loaded.splits().items():
                     parts[split][corpus] = part
+                if loaded.note:
+                    notes.append(f"{corpus}: {loaded.note}")
         test = Mixture(parts["test"]) if parts["test"] else None
-        return Corpus(Mixture(parts["train"]), Mixture(parts["validation"]), test)
+        return Corpus(Mixture(parts["train"]), Mixture(parts["validation"]), test, "\n".join(notes))
 
     def keys(self, part: Mixture) -> Iterable[Hashable]:
         return ((name, source) for name, each in part.parts.items() for source, _ in pairs(each))
@@ -250,6 +254,8 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, print_fn: Cal
     """
     corpora = recipe.data.corpora
     corpus, kept = MixtureSource(recipe.data).load(), {}
+    if corpus.note:
+        print_fn(corpus.note)
     for name, learned in build_training_mixture(corpora, corpus).items():
         print_fn(f"{name}: {learned}")
         if not len(learned.kept):

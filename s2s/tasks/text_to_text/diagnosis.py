@@ -65,7 +65,9 @@ def inspected(recipe: TextToTextRecipe) -> str:
     parts = {split: part.parts for split, part in corpus.splits().items()}
     parts["train"] = {name: each.kept for name, each in learned.items()}
     together, more = _together(recipe, learned, parts)
-    return look.findings([*shown, together], [*advice, *_confusable(corpora), *more])
+    return look.findings(
+        [*shown, together], [*advice, *_confusable(corpora), *more, *filter(None, corpus.note.split("\n"))]
+    )
 
 
 def _of_texts(found: pair_check.Inspection) -> list[list[str]]:

@@ -48,7 +48,7 @@ def inspected(recipe: Recipe) -> str:
     normalization = recipe.tokenizer.of("target").normalization
     # Prefixes are removed, because the checks concern the texts.
     held = (part and without_prefix(part, data.prefix) for part in (corpus.validation, corpus.test))
-    plain: Corpus["datasets.Dataset"] = Corpus(without_prefix(corpus.train, data.prefix), *held)  # type: ignore[arg-type]
+    plain: Corpus["datasets.Dataset"] = Corpus(without_prefix(corpus.train, data.prefix), *held, corpus.note)  # type: ignore[arg-type]
     found = inspect(plain, data, normalization)
     more = []
     if data.join > 1:

@@ -134,6 +134,8 @@ def prepare(
     corpus = TranslationSource(data).load()
     kept, report = filtered(data, corpus.train)
     print_fn(str(report))
+    if corpus.note:
+        print_fn(corpus.note)
     if not len(kept):
         counts = ", ".join(f"{rule}: {count:,}" for rule, count in report.dropped.items() if count)
         empty = not any(count for rule, count in report.dropped.items() if not rule.startswith("empty"))

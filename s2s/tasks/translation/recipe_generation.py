@@ -6,6 +6,7 @@ The pairs are read and measured; the recipe gives a reason for every choice.
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from s2s.recipe.schema import DecodingSettings, Quoting
 from s2s.tasks.recipe_generation import (
     Files,
     Splits,
+    TokenizerChoice,
+    WordStatistics,
     absolute_paths,
     choose_normalization,
     choose_tokenizer,
@@ -109,36 +112,73 @@ def _ending(path: Path) -> str:
     return name.suffix.removeprefix(".") or name.name
 
 
-def _chosen(corpus: Corpus["datasets.Dataset"]) -> dict[str, object]:
-    kept = corpus.train
-    others = [part for part in (corpus.validation, corpus.test) if part is not None]
-    sides = [count_words(_texts(side, [kept]), _texts(side, others)) for side in (0, 1)]
-    normalization, why = choose_normalization(_texts(1, [kept, *others]))
-    measured = sample_evenly(kept, _MEASURED)
+@dataclass(frozen=True)
+class _Measured:
+    """What is chosen from: pairs, their words, and a tokenizer that fits them.
+
+    Attributes:
+        sides: Words of the sources and of the targets.
+        lengths: Number of tokens of sources and targets, `(2, pairs)`, held-out pairs last.
+        pieces: Target tokens of all training pairs that are not too long, ends included.
+        ruled: True for data with one right answer.
+        max_length: Most tokens of a side.
+        why_length: Reason of `max_length`.
+    """
+
+    train: "datasets.Dataset"
+    sides: list[WordStatistics]
+    normalization: str
+    why_normalization: str
+    tokens: TokenizerChoice
+    lengths: Int[np.ndarray, "2 pairs"]
+    pieces: int
+    ruled: bool
+    max_length: int
+    why_length: str
+
+
+def _measure(train: "datasets.Dataset", others: Sequence["datasets.Dataset"]) -> _Measured:
+    sides = [count_words(_texts(side, [train]), _texts(side, others)) for side in (0, 1)]
+    normalization, why = choose_normalization(_texts(1, [train, *others]))
+    measured = sample_evenly(train, _MEASURED)
     tokens = choose_tokenizer([text for pair in pairs(measured) for text in pair], sides, normalization)
     lengths = np.concatenate([_lengths(part, tokens.tokenizer) for part in (measured, *others)], axis=1)
     ruled = tokens.kind != "unigram" and not any(side.sentences for side in sides)
-    target_pieces = round(float(lengths[1].mean() + 1) * len(kept))
-    sizes = _rule_sizes(len(kept), target_pieces) if ruled else _text_sizes(len(kept), target_pieces)
     max_length, why_length = _max_length(lengths, ruled)
-    if sides[1].sentences:
+    fits = lengths.max(axis=0) < max_length
+    targets = lengths[1, fits] if fits.any() else lengths[1]
+    pieces = round(float(targets.mean() + 1) * len(train))
+    return _Measured(train, sides, normalization, why, tokens, lengths, pieces, ruled, max_length, why_length)
+
+
+def _chosen(corpus: Corpus["datasets.Dataset"]) -> dict[str, object]:
+    others = [part for part in (corpus.validation, corpus.test) if part is not None]
+    # Pairs that the filters drop say nothing about the pairs that are learned from.
+    filters, rules = _filters(corpus.train)
+    found = _measure(_passing(corpus.train, rules), [_passing(part, rules) for part in others])
+    if found.ruled:
+        # What is unequal is right here. A few endless lines are not, and `max_length` leaves them out.
+        filters, rules = _NO_FILTERS, rules.model_copy(update={"max_ratio": None})
+        found = _measure(_passing(corpus.train, rules), [_passing(part, rules) for part in others])
+    sizes = (_rule_sizes if found.ruled else _text_sizes)(len(found.train), found.pieces)
+    if found.sides[1].sentences:
         sizes["metric"] = "chrf # characters: the target has no spaces between words"
-    sizes["tokens"] = max(sizes["tokens"], power_of_two(4 * max_length, 256, 8192))
+    sizes["tokens"] = max(sizes["tokens"], power_of_two(4 * found.max_length, 256, 8192))
     return {
-        "pairs": len(kept),
-        **_filters(kept, ruled),
-        "kind": tokens.kind,
-        "size": tokens.size,
-        "why_kind": tokens.why,
-        "normalization": normalization,
-        "why_normalization": why,
-        "target_pieces": target_pieces,
-        "batches": max(1, round(target_pieces / sizes["tokens"])),
-        **training_length(sizes["updates"], sizes["tokens"], max(target_pieces, sizes["tokens"])),
-        "max_length": max_length,
-        "why_length": why_length,
+        "pairs": len(corpus.train),
+        **filters,
+        "kind": found.tokens.kind,
+        "size": found.tokens.size,
+        "why_kind": found.tokens.why,
+        "normalization": found.normalization,
+        "why_normalization": found.why_normalization,
+        "target_pieces": found.pieces,
+        "batches": max(1, round(found.pieces / sizes["tokens"])),
+        **training_length(sizes["updates"], sizes["tokens"], max(found.pieces, sizes["tokens"])),
+        "max_length": found.max_length,
+        "why_length": found.why_length,
         "sentences": min(500, len(corpus.validation)),
-        **_output(lengths, ruled),
+        **_output(found.lengths, found.ruled),
         **sizes,
     }
 
@@ -157,18 +197,25 @@ def _lengths(part: "datasets.Dataset", tokenizer: Tokenizer) -> Int[np.ndarray, 
     return lengths[:, (lengths > 0).all(0)]
 
 
-def _filters(kept: "datasets.Dataset", ruled: bool) -> dict[str, object]:
-    """Return the usual filters if they drop little; no filters for rule-based data."""
+_NO_FILTERS = {"max_words": "null # data with rules: what is unequal is right, too", "max_ratio": "null"}
+
+
+def _filters(train: "datasets.Dataset") -> tuple[dict[str, object], FilterSettings]:
+    """Return the usual filters that drop little, as values for the template and as settings."""
     usual = FilterSettings()
-    if ruled:
-        return {"max_words": "null # data with rules: what is unequal is right, too", "max_ratio": "null"}
-    broken = Counter(broken_rule(one, other, usual) for one, other in pairs(kept))
+    broken = Counter(broken_rule(one, other, usual) for one, other in pairs(train))
     choices: dict[str, object] = {}
     for key in ("max_words", "max_ratio"):
         count, value = broken[f"over {key}"], getattr(usual, key)
         drops = f" # drops {count:,} training pairs: see `s2s data check`" if count else ""
-        choices[key] = f"{value}{drops}" if count <= _FILTERED * len(kept) else f"null # {value} would drop {count:,}"
-    return choices
+        choices[key] = f"{value}{drops}" if count <= _FILTERED * len(train) else f"null # {value} would drop {count:,}"
+    unused = {key: None for key, value in choices.items() if str(value).startswith("null")}
+    return choices, usual.model_copy(update=unused)
+
+
+def _passing(part: "datasets.Dataset", rules: FilterSettings) -> "datasets.Dataset":
+    kept = [row for row, (one, other) in enumerate(pairs(part)) if broken_rule(one, other, rules) is None]
+    return part if len(kept) in (0, len(part)) else part.select(kept)
 
 
 def _rule_sizes(examples: int, pieces: int) -> dict[str, Any]:
@@ -224,7 +271,7 @@ def _text_sizes(examples: int, pieces: int) -> dict[str, Any]:
 def _max_length(lengths: Int[np.ndarray, "2 pairs"], ruled: bool) -> tuple[int, str]:
     """Return a maximum length that fits all pairs, except the longest of natural text."""
     longest = lengths.max(axis=0) + 1
-    wanted = int(longest.max()) if ruled or longest.max() <= 256 else int(np.quantile(longest, 0.999))
+    wanted = int(longest.max()) if ruled or longest.max() <= 256 else int(np.quantile(longest, 0.999, method="lower"))
     limit = min(max(32, power_of_two(wanted - 1, 16, _LONGEST // 2) * 2), _LONGEST)
     over = int((longest > limit).sum())
     return limit, f"the longest side has {longest.max():,} pieces" + (
