@@ -135,9 +135,7 @@ def main() -> None:
         _tell(str(error))
         sys.exit(2)
     except click.ClickException as error:
-        shown = io.StringIO()
-        error.show(shown)
-        _tell(shown.getvalue().removesuffix("\n"))
+        _tell_of_usage(error)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         _tell("stopped")
@@ -194,6 +192,16 @@ def _tell(message: str) -> None:
         launch = None
     if launch is None or launch.claim_error_report():
         click.echo(format_message(message), err=True)
+
+
+def _tell_of_usage(error: click.ClickException) -> None:
+    """Print a mistake in the command line as other errors; the help of a command without arguments whole."""
+    shown = io.StringIO()
+    error.show(shown)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(shown.getvalue(), err=True, nl=False)
+    else:
+        _tell(shown.getvalue().removesuffix("\n"))
 
 
 def _let_go_of_output() -> None:

@@ -9,7 +9,8 @@ from s2s.cli.lines import show_text
 from s2s.cli.main import Group
 from s2s.errors import UserError
 from s2s.recipe.catalog import copy_shipped, corpora_of, measured, missing_files
-from s2s.recipe.reading import dump, recipe_path, shipped
+from s2s.recipe.pairs import LearnedPairs
+from s2s.recipe.reading import data_sections, dump, recipe_path, shipped
 from s2s.run.tasks import read, schemas
 
 
@@ -40,7 +41,15 @@ def _mistakes(path: Path, overrides: list[str]) -> str:
         return str(error)
     if missing:
         return "\n".join(f"{path}: {line}" for line in missing)
+    from s2s.data.pairs import check_columns
     from s2s.export.exportable import exportable
+
+    try:
+        for place, section in data_sections(found.data):
+            if isinstance(section, LearnedPairs):
+                check_columns(section, ".".join(map(str, place)))
+    except UserError as error:
+        return f"{path}: {error}"
 
     click.echo(f"{path}: fine; exportable: {' '.join(exportable(found)) or 'nothing'}")
     return ""

@@ -10,11 +10,16 @@ from rich.progress import Progress as RichProgress
 
 from s2s.comparison.spec import Trial
 
+# Seconds in which processes start, and the share of all expected seconds after which the observed pace counts as much.
+_START, _SHARE = 30.0, 0.1
+
 
 class Progress:
     """A progress bar with an estimated time remaining; a context manager.
 
-    Time remaining = expected seconds of the remaining trials × (observed / expected seconds of the finished ones).
+    Time remaining = expected seconds of the remaining trials × pace, where pace = (observed seconds + w) / (expected
+    seconds of the finished trials + w). The weight w keeps the pace near 1 at first, when the seconds are those of the
+    start of processes and of trials that have not finished.
     Where the console is not a terminal, each finished trial prints a line instead.
 
     Args:
@@ -72,7 +77,8 @@ class Progress:
         self._check()
         self._finished += expected
         self._remaining = max(0.0, self._remaining - expected)
-        pace = (time.perf_counter() - self._began) / self._finished if self._finished else 1.0
+        weight = max(_START, _SHARE * (self._remaining + self._finished))
+        pace = (time.perf_counter() - self._began + weight) / (self._finished + weight)
         left = _clock(self._remaining * pace)
         self._bar.update(
             self._line, completed=self._finished, left=left, description=f"{question}: {_words(trial)} done"

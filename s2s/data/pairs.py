@@ -133,27 +133,40 @@ def _with_sources(dataset: "datasets.Dataset", changed: Callable[[str], str], ho
     return dataset.select_columns(["source", "target"]).map(change, batched=True, new_fingerprint=name)
 
 
-def _built_in(name: str, split: Split, settings: LearnedPairs) -> "datasets.Dataset":
-    import datasets
+def check_columns(settings: LearnedPairs, section: str = "data") -> None:
+    """Refuse columns that a generated corpus does not have, or that are of different sentences; generates nothing.
 
+    Args:
+        settings: Section of the corpus; one that is read from files passes.
+        section: Its place in the recipe, for messages.
+    """
+    if settings.corpus not in MADE:
+        return
     corpus = _MADE[settings.corpus]
-    if not isinstance(split, int) and split != name:
-        what = f"data.{name} is {split!r}, but the {settings.corpus} corpus is generated"
-        raise UserError(what, remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files")
     known = [side for _, sides, _ in corpus for side in sides]
     for key, side in (("source", settings.source), ("target", settings.target)):
         if side not in known:
             near = difflib.get_close_matches(side, known, n=1)
             raise UserError(
-                f"data.{key} is {side!r}, but the {settings.corpus} corpus has {', '.join(known)}",
-                remedy=(f"did you mean {near[0]}? " if near else "") + "choose one of them, or set data.corpus",
+                f"{section}.{key} is {side!r}, but the {settings.corpus} corpus has {', '.join(known)}",
+                remedy=(f"did you mean {near[0]}? " if near else "") + f"choose one of them, or set {section}.corpus",
             )
-    make, sides, beside = next(each for each in corpus if settings.source in each[1])
+    sides = next(sides for _, sides, _ in corpus if settings.source in sides)
     if settings.target not in sides:
         raise UserError(
-            f"data.target is {settings.target!r}, which has other sentences than {settings.source}",
-            remedy=f"set data.target to {' or '.join(s for s in sides if s != settings.source)}",
+            f"{section}.target is {settings.target!r}, which has other sentences than {settings.source}",
+            remedy=f"set {section}.target to {' or '.join(s for s in sides if s != settings.source)}",
         )
+
+
+def _built_in(name: str, split: Split, settings: LearnedPairs) -> "datasets.Dataset":
+    import datasets
+
+    if not isinstance(split, int) and split != name:
+        what = f"data.{name} is {split!r}, but the {settings.corpus} corpus is generated"
+        raise UserError(what, remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files")
+    check_columns(settings)
+    make, sides, beside = next(each for each in _MADE[settings.corpus] if settings.source in each[1])
     size = split if isinstance(split, int) else _BUILT_IN_SIZES[name]
     if make == "homonyms":
         from s2s.data.homonyms import homonyms

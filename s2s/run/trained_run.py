@@ -169,8 +169,8 @@ class Run:
         """Find words that never occur in the training text, so that a translation may be nonsense.
 
         Returns:
-            For each line, its unknown words in lower case, or its unknown tokens if the words are usual. Empty for a
-            line with no more unknown words than lines of the validation set, and if the training words were not saved.
+            For each line, its unknown words, or words with unknown tokens if the words are usual. Empty for a line with
+            no larger share of unknown words than 99 % of the validation set, and if the training words were not saved.
         """
         seen, lines = self._coverage, _several(lines, "lines")
         return [seen.unknown(line, self.loaded.tokenizers[0]) if seen else () for line in lines]

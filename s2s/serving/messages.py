@@ -117,7 +117,7 @@ class Translated(Message):
     longer_than_training: bool = False
     """The text has more tokens than any training text, so that parts of the translation may be missing: split it."""
     unknown: list[str] = []
-    """Words that are not in the training text, in lower case, so that the translation may be nonsense."""
+    """Words that are not in the training text, if there are unusually many, so that the translation may be nonsense."""
 
 
 class Translations(Message):

@@ -5,6 +5,7 @@ that its translation may be nonsense. The validation text shows how many new wor
 same kind; only a text with more is out of domain.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -26,6 +27,8 @@ _SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)|[。！？]+")
 _LEAST = 0.05
 _QUANTILE = 0.99
 _SHOWN_WORDS = 5
+# What has more characters is a text without spaces, or no word.
+_LONGEST_WORD = 40
 # Number of validation texts that determine the usual share of new words and tokens.
 _COMPARED = 2000
 
@@ -65,15 +68,24 @@ class VocabularyCoverage:
         """Return the words of an out-of-domain text that never occur in the training text.
 
         Returns:
-            The words, each once; the tokens if only they are unusual; none if the text is in domain.
+            The words, each once, in their own case; if only tokens are unusual, the words or characters that have them;
+            none if the text is in domain.
         """
         words, tokens = self._shares(text, tokenizer)
         if words > max(_LEAST, self.new_words):
-            return tuple(dict.fromkeys(word for word in _words(text, tokenizer) if word not in self.words))
+            return tuple(dict.fromkeys(w for w in _words(text, tokenizer) if w.lower() not in self.words))
         if tokens > max(_LEAST, self.new_pieces):
-            new = dict.fromkeys(token for token in tokenizer.encode(text) if token not in self.pieces)
-            return tuple(tokenizer.tokens(list(new)))
+            return tuple(dict.fromkeys(self._with_new_tokens(text, tokenizer)))
         return ()
+
+    def _with_new_tokens(self, text: str, tokenizer: Tokenizer) -> list[str]:
+        """Return the words with tokens that never occur; without spaces between words, the characters of these."""
+        words = [word for word in text.split() if not self.pieces.issuperset(tokenizer.encode(word))]
+        if words and max(map(len, words)) <= _LONGEST_WORD:
+            return words
+        runs = itertools.groupby(tokenizer.encode(text), key=lambda token: token in self.pieces)
+        new = [list(run) for known, run in runs if not known]
+        return [tokenizer.decode(run).strip() or "".join(tokenizer.tokens(run)) for run in new]
 
     def save(self, folder: Path, validation: Sequence[str], tokenizer: Tokenizer) -> None:
         """Write `seen.json` into a folder of tokenizers.
@@ -112,7 +124,7 @@ class VocabularyCoverage:
 
     def _shares(self, text: str, tokenizer: Tokenizer) -> tuple[float, float]:
         """Return the shares of new words and new tokens."""
-        words, tokens = _words(text, tokenizer), tokenizer.encode(text)
+        words, tokens = [word.lower() for word in _words(text, tokenizer)], tokenizer.encode(text)
         new_words = sum(word not in self.words for word in words)
         new_tokens = sum(token not in self.pieces for token in tokens)
         return new_words / max(1, len(words)), new_tokens / max(1, len(tokens))
@@ -129,7 +141,7 @@ def measure_coverage(
     """
     words, sentences = set[str](), 1
     for text in texts:
-        words.update(_words(text, tokenizer))
+        words.update(word.lower() for word in _words(text, tokenizer))
         sentences = max(sentences, count_sentences(text))
     return VocabularyCoverage(frozenset(tokens.tolist()), frozenset(words), longest, sentences=sentences)
 
@@ -158,7 +170,7 @@ def count_sentences(text: str) -> int:
 
 def _words(text: str, tokenizer: Tokenizer) -> list[str]:
     words = []
-    for word in tokenizer.normalize(text).lower().split():
+    for word in tokenizer.normalize(text).split():
         if word.isalnum():
             words.append(word)
         elif letters := [place for place, letter in enumerate(word) if letter.isalnum()]:

@@ -16,6 +16,8 @@ _log = logging.getLogger(__name__)
 _UNUSABLE = ("Last Resort", "LastResort", "Color Emoji")
 _PREFERRED = ("Noto Sans CJK", "Noto Sans")
 _CJK = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "FULLWIDTH", "HALFWIDTH", "IDEOGRAPHIC")
+# Debian's packages of fonts that matplotlib can draw, for scripts that fonts-noto-core lacks.
+_PACKAGES = {"CJK": "fonts-noto-cjk", "symbols and emoji": "fonts-symbola"}
 
 
 def use_installed_fonts(figure: "Figure") -> None:
@@ -126,16 +128,18 @@ def _visible(text: str) -> frozenset[str]:
 
 
 def _script(character: str) -> str:
-    """Return the first word of a character's Unicode name, such as `CJK` or `THAI`."""
-    return unicodedata.name(character, "UNKNOWN").split(" ")[0]
+    """Return the script of a character, such as `CJK` or `Thai`: the first word of the Unicode name of a letter."""
+    name, kind = unicodedata.name(character, "UNKNOWN").split(" ")[0], unicodedata.category(character)[0]
+    # U+3000 to U+303F: punctuation of Chinese and Japanese, such as 。
+    if name in _CJK or "\u3000" <= character <= "\u303f":
+        return "CJK"
+    return {"S": "symbols and emoji", "P": "punctuation"}.get(kind, name.capitalize())
 
 
 @cache
 def _warn(script: str) -> None:
-    package = "fonts-noto-cjk" if script in _CJK else "fonts-noto-core"
-    shown = script if script == "CJK" else script.capitalize()
     _log.warning(
         "figures: no installed font has glyphs for %s, which are drawn as boxes; install one, e.g. Debian's %s",
-        shown,
-        package,
+        script,
+        _PACKAGES.get(script, "fonts-noto-core"),
     )

@@ -33,6 +33,12 @@ def test_main_ctrl_c_within_the_imports_is_one_line_whatever_libraries_make_of_i
     assert (done.returncode, done.stderr) == (130, "stopped\n")
 
 
+def test_main_without_arguments_shows_the_whole_help():
+    done = _s2s()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == _s2s("--help").stdout
+
+
 def _commands(command: click.Command) -> Iterator[click.Command]:
     yield command
     if isinstance(command, click.Group):

@@ -226,3 +226,16 @@ def test_recipe_control_c_ends_with_status_130(folder):
         _, errors = process.communicate(timeout=20)
     assert process.returncode == 130
     assert errors.split() == ["stopped"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("translate", "data.target=klingon"), "data.target is 'klingon', but the built-in corpus has en, de"),
+        (("translate", "data.source=plural"), "data.target is 'de', which has other sentences than plural"),
+        (("text_to_text", "data.corpora.plural.target=xx"), "data.corpora.plural.target is 'xx', but the built-in"),
+    ],
+)
+def test_recipe_columns_that_the_built_in_corpus_lacks_are_refused(words, said, capsys, monkeypatch):
+    status, _, err = _main(capsys, monkeypatch, "recipe", "validate", *words)
+    assert (status, said in err) == (2, True), err

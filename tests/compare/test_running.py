@@ -135,7 +135,7 @@ def test_progress_raises_a_stop_signal_that_was_lost():
 
 
 def test_progress_scales_the_remaining_seconds_of_the_table_by_the_observed_speed(monkeypatch):
-    clock = iter([100.0, 110.0, 140.0])
+    clock = iter([100.0, 110.0, 140.0, 170.0])
     monkeypatch.setattr("s2s.comparison.progress.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     text = io.StringIO()
     with Progress(4_000.0, Console(file=text)) as progress:
@@ -144,8 +144,12 @@ def test_progress_scales_the_remaining_seconds_of_the_table_by_the_observed_spee
         # more trials than were expected
         progress.expect(5_000.0)
         progress.finish("long-range", Trial("gru"), 1.0, "FAILED: ZeroDivisionError: division by zero", 6.0)
-    # 3,998 s at 10 / 2, and 4,994 s at 40 / 8
-    assert text.getvalue().splitlines()[:2] == [
-        "long-range: rnn, copy, seed 3: 10 s · 5:33:10 left",
-        "long-range: gru: FAILED: ZeroDivisionError: division by zero · 6:56:10 left",
+        # the first trial ends after a minute that had begun before it, although it needed three seconds
+        progress.expect(60.0)
+        progress.finish("long-range", TASK, 3.0, "", 1.0)
+    # 3,998 s at (10 + 400) / (2 + 400), 4,994 s at (40 + 500.2) / (8 + 500.2), and 59 s at (70 + 30) / (9 + 30)
+    assert text.getvalue().splitlines()[:3] == [
+        "long-range: rnn, copy, seed 3: 10 s · 1:07:58 left",
+        "long-range: gru: FAILED: ZeroDivisionError: division by zero · 1:28:28 left",
+        "long-range: rnn, copy, seed 3: 3 s · 2:31 left",
     ]

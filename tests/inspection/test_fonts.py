@@ -76,6 +76,8 @@ def test_missing_font_is_said_once_with_a_package(monkeypatch, caplog):
         ("Devanagari", "fonts-noto-core"),
         ("Thai", "fonts-noto-core"),
     ]
+    assert figures.render_png(_picture(["🎉👍🏽", "。「"]))
+    assert [record.args for record in caplog.records[3:]] == [("symbols and emoji", "fonts-symbola")]
 
 
 def test_several_fonts_are_taken_where_none_has_all(monkeypatch):

@@ -235,6 +235,12 @@ def test_coverage_names_out_of_vocabulary_words(folder):
     # where a third of a validation sentence is new, a third is usual
     usual = VocabularyCoverage(frozenset(range(cut.size)), words, 99, 0.0, 1 / 3)
     assert usual.unknown("The helicopter runs!", cut) == ()
+    assert closed.unknown("The dog RUNS on Helicopters.", cut) == ("on", "Helicopters")
+    # of the words that have tokens without training, or of their characters where no spaces divide words
+    seen = frozenset(range(cut.size)) - {*cut.encode("q"), *cut.encode("x")}
+    letters = VocabularyCoverage(seen | set(cut.encode("a")), words, 99, new_words=1.0)
+    assert letters.unknown("quiz and abba", cut) == ("quiz",)
+    assert letters.unknown("ab" * 19 + "qxqb", cut) == ("qxq",)
 
 
 def test_coverage_file_is_not_taken_for_a_tokenizer(folder):
