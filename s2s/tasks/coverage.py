@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import BaseModel, FiniteFloat
 
-from s2s.data.tokenizers import Tokenizer
+from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, write_atomically
 from s2s.json_files import read_json
@@ -83,9 +83,12 @@ class VocabularyCoverage:
         words = [word for word in text.split() if not self.pieces.issuperset(tokenizer.encode(word))]
         if words and max(map(len, words)) <= _LONGEST_WORD:
             return words
-        runs = itertools.groupby(tokenizer.encode(text), key=lambda token: token in self.pieces)
+        # Characters that the tokenizer does not know at all, then runs of tokens that it knows.
+        found = [character for character in text if UNK in tokenizer.encode(character)]
+        seen = self.pieces | {UNK}
+        runs = itertools.groupby(tokenizer.encode(text), key=lambda token: token in seen)
         new = [list(run) for known, run in runs if not known]
-        return [tokenizer.decode(run).strip() or "".join(tokenizer.tokens(run)) for run in new]
+        return found + [tokenizer.decode(run).strip() or "".join(tokenizer.tokens(run)) for run in new]
 
     def save(self, folder: Path, validation: Sequence[str], tokenizer: Tokenizer) -> None:
         """Write `seen.json` into a folder of tokenizers.
