@@ -167,6 +167,7 @@ def application(
     app.add_api_route("/metrics", service.numbers, response_class=Response)
     app.add_api_route("/", service.page, include_in_schema=False, response_class=HTMLResponse)
     app.add_exception_handler(RequestValidationError, _refused)
+    app.add_exception_handler(400, _unreadable)
     app.add_middleware(Guard, limits=limits, hosts=hosts, metrics=service.metrics, paths=_PATHS)
     return app
 
@@ -174,6 +175,11 @@ def application(
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+async def _unreadable(request: Request, error: Exception) -> JSONResponse:
+    """Answer a body that cannot be decoded, or is nested too deeply, as one that is no JSON."""
+    return JSONResponse({"detail": "body: is no JSON in UTF-8, or nested too deeply"}, 422)
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:

@@ -40,7 +40,13 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-class Labelled(Message):
+class RequestMessage(Message):
+    """Base of requests: `"5"` and `true` are no numbers."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class Labelled(RequestMessage):
     """Classification request."""
 
     text: Text | list[Text]
@@ -49,7 +55,7 @@ class Labelled(Message):
     """Name of a served run; default: the first that classifies."""
 
 
-class Source(Message):
+class Source(RequestMessage):
     """Translation request."""
 
     text: Text | list[Text]

@@ -137,7 +137,11 @@ def test_server_requests_that_come_together_are_computed_together(loaded):
         ("/translate", b'{"text": "\\ud800"}', 422, "text: is no text: it has half"),
         ("/translate", b'{"text": "a", "run": "\\udfff"}', 422, "surrogate"),
         ("/translate", b'{"text": "a", "\\udfff": 1}', 422, "unicode"),
-        ("/translate", b"[" * 1900, 400, "error parsing the body"),
+        ("/translate", b"[" * 1900, 422, "body: is no JSON in UTF-8, or nested too deeply"),
+        ("/translate", b'{"text": "\xff"}', 422, "body: is no JSON in UTF-8, or nested too deeply"),
+        ("/translate", {"text": "a", "beam": True}, 422, "beam: expected a whole number at least 1 or `null`"),
+        ("/translate", {"text": "a", "beam": "2"}, 422, "beam: expected a whole number at least 1 or `null`"),
+        ("/translate", {"text": "a", "alignment": "yes"}, 422, "alignment: expected"),
         ("/translate", b'{"text": "' + b"a" * 2000 + b'"}', 413, "more than 2,000 bytes"),
         ("/translate", {"text": "a", "run": "u"}, 404, "no run 'u' is served"),
         (
