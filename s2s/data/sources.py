@@ -286,17 +286,21 @@ _SPELLINGS = "#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N
 MISSING = frozenset(_SPELLINGS.split("|"))
 
 
-def missing_text_lines(examples: Iterable[tuple[str, ...]], item_name: str) -> list[str]:
-    """Return a warning for examples with a text that looks like a missing value, or no line.
+def suspicious_text_lines(examples: Iterable[tuple[str, ...]], item_name: str) -> list[str]:
+    """Return warnings for texts that look like missing values, and for line ends of Windows; no lines without any.
 
     Example:
-        >>> missing_text_lines([("one", "eins"), ("two", "nan")], "pairs")
+        >>> suspicious_text_lines([("one", "eins"), ("two", "nan")], "pairs")
         ["1 pairs have 'nan' as a text, which looks like a missing value: remove these rows unless it is meant"]
     """
-    count, first = 0, ""
+    count, first, windows, size = 0, "", 0, 0
     for texts in examples:
         if found := [text for text in texts if text in MISSING]:
             count, first = count + 1, first or found[0]
+        size, windows = size + 1, windows + texts[-1].endswith("\r")
     more = " or the like" if count > 1 else ""
     meant = "which looks like a missing value: remove these rows unless it is meant"
-    return [f"{count:,} {item_name} have {first!r}{more} as a text, {meant}"] if count else []
+    lines = [f"{count:,} {item_name} have {first!r}{more} as a text, {meant}"] if count else []
+    if windows > size / 2:
+        lines.append(f"most {item_name} end with a carriage return, which is learned: convert the file, e.g. dos2unix")
+    return lines

@@ -69,3 +69,18 @@ def test_note_suspicious_finds_missing_values_as_whole_texts():
     for row, texts in enumerate([("a nan", "b"), ("c", "nan"), ("NA", "d"), ("", "e")], start=1):
         note_suspicious(found, row, *texts)
     assert found == {"missing value as a text (nan, NA, None …)": [2, 3]}
+
+
+def test_line_ends_of_windows_are_said_by_new_and_by_training(tmp_path):
+    rows = [f"{n} birds\t{n} Vögel" for n in range(300)]
+    said = []
+    for end in ("\n", "\r\n"):
+        (tmp_path / "a.tsv").write_bytes("".join(row + end for row in rows).encode())
+        recipe = generate_translation_recipe("mine", Splits(tmp_path / "a.tsv"))
+        (tmp_path / "mine.yaml").write_text(recipe)
+        told: list[str] = []
+        prepare(read(tmp_path / "mine.yaml"), None, told.append)
+        said.append(
+            ("carriage return" in recipe, any("most training pairs end with a carriage" in line for line in told))
+        )
+    assert said == [(False, False), (True, True)]

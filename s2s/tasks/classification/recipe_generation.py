@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from s2s.data.sources import Corpus, missing_text_lines
+from s2s.data.sources import Corpus, suspicious_text_lines
 from s2s.tasks.classification.data import Labelled, LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings
 from s2s.tasks.data_check import missing_classes
@@ -57,7 +57,7 @@ def generate_classification_recipe(
     choices = _chosen(corpus)
     lines = [
         *source.missing_labels(corpus),
-        *missing_text_lines(((text,) for text in corpus.train.texts["text"]), "training texts"),
+        *suspicious_text_lines(((text,) for text in corpus.train.texts["text"]), "training texts"),
         *_missing_classes(corpus),
     ]
     choices["text"] = quoted(text[0] if len(text) == 1 else text)

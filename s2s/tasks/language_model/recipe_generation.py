@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from s2s.data.sources import missing_text_lines
+from s2s.data.sources import suspicious_text_lines
 from s2s.data.text_files import table_kind
 from s2s.errors import UserError
 from s2s.tasks.language_model.data import DocumentSource
@@ -67,7 +67,7 @@ def generate_language_model_recipe(name: str, splits: Splits[Path], column: str 
     corpus = DocumentSource(settings.model_copy(update=held)).load()
     others = [text for name, part in corpus.splits().items() if name != "train" for text in part["text"]]
     texts = corpus.train["text"][:]
-    source += remarks(missing_text_lines(((text,) for text in texts), "documents"))
+    source += remarks(suspicious_text_lines(((text,) for text in texts), "documents"))
     choices = _chosen(texts, others) | {"source": source, "header": layout}
     return render_recipe("language_model", name, splits.train, held, choices)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from s2s.data.pairs import FilterReport, PairSource, filter_training, pairs, prefixed, without_prefix
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words, unit_name
-from s2s.data.sources import Corpus, digest_of_arrays, missing_text_lines
+from s2s.data.sources import Corpus, digest_of_arrays, suspicious_text_lines
 from s2s.data.tokenized import SampledDataset, TokenizedDataset, encode_corpus
 from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.data.tokenizers import train as train_tokenizer
@@ -150,7 +150,7 @@ def prepare(
 
         parts = [kept, *(each.kept for each in others.values())]
         kept = concatenate_datasets([part.select_columns(["source", "target"]) for part in parts])
-    for line in missing_text_lines(pairs(kept), "training pairs"):
+    for line in suspicious_text_lines(pairs(kept), "training pairs"):
         print_fn(line)
     # A word of a prefix such as `<2de>` is a single token.
     words = " ".join(each.prefix for each in (data, *data.more.values())).split()

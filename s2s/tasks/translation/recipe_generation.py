@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data.pairs import broken_rule, load, load_split, pairs
-from s2s.data.sources import Corpus, missing_text_lines
+from s2s.data.sources import Corpus, suspicious_text_lines
 from s2s.data.tokenizers import Tokenizer
 from s2s.recipe.pairs import FilterSettings
 from s2s.recipe.schema import DecodingSettings, Quoting
@@ -90,7 +90,7 @@ def generate_translation_recipe(
     held = held_out_settings(splits, different, "sources", first)
     corpus = load(settings.model_copy(update=held))
     choices = _chosen(corpus)
-    target_column = quoted(columns[1]) + remarks(missing_text_lines(pairs(corpus.train), "pairs"))
+    target_column = quoted(columns[1]) + remarks(suspicious_text_lines(pairs(corpus.train), "pairs"))
     said = {"source": quoted(columns[0]), "target": target_column, "header": layout}
     return render_recipe("translation", name, splits.train, held, said | choices)
 
