@@ -24,7 +24,7 @@ def runs(folder: Path, file: Path | None) -> None:
 
     check_output(file, "--csv")
     found = list_runs(folder)
-    click.echo(printable(format_runs(found)))
+    click.echo(printable(format_runs(found) if found else f"there are no runs in {folder}"))
     if file:
         table, text = rows(found), io.StringIO()
         writer = csv.DictWriter(text, list(dict.fromkeys(key for row in table for key in row)))

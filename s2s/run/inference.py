@@ -216,7 +216,7 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
         raise UserError(
             "has no checkpoint yet",
             where=str(path),
-            remedy=f"resume its training: s2s train {quote_path(path)} --resume",
+            remedy=f"wait for its training, or resume it: s2s train {quote_path(path)} --resume",
         )
     there = sorted(p.name for p in checkpoints.folder.glob("[!.]*"))
     # A name such as `.` would lead outside the folder of checkpoints.

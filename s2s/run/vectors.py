@@ -94,7 +94,6 @@ def read_vectors(
             found[token] = list(map(float, values))
         except ValueError:
             raise UserError(f"the vector of {word!r} is not made of numbers", where, remedy) from None
-    vectors = torch.tensor(list(found.values())).reshape(-1, width)
-    if not vectors.isfinite().all():
-        raise UserError("has vectors with infinite numbers or NaN", str(path), "name another file")
-    return torch.tensor(list(found), dtype=torch.long), vectors
+        if not torch.tensor(found[token]).isfinite().all():
+            raise UserError(f"the vector of {word!r} has a number that is infinite or NaN", where, "name another file")
+    return torch.tensor(list(found), dtype=torch.long), torch.tensor(list(found.values())).reshape(-1, width)

@@ -292,3 +292,8 @@ def test_sweep_refuses_mistakes_before_training(values, message, tmp_path, monke
     with pytest.raises(UserError, match=message):
         _s2s("train", "translate", *values)
     assert not Path("runs").exists()
+
+
+def test_runs_of_a_folder_without_runs_says_so(tmp_path):
+    done = CliRunner().invoke(commands, ["runs", str(tmp_path)])
+    assert (done.exit_code, done.output) == (0, f"there are no runs in {tmp_path}\n")

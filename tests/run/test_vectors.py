@@ -109,3 +109,16 @@ def test_frozen_vectors_are_those_of_the_file_after_training_and_resuming(folder
 def test_vectors_that_cannot_be_are_refused(folder, words, message):
     with pytest.raises(UserError, match=message):
         _train("vectors.yaml", *words)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e60"])
+def test_vector_that_is_not_finite_is_named_with_its_line(tmp_path, value):
+    tokenizer = train(TEXTS, PieceSettings(kind="word", size=30), "source")
+    lines = _written(_vectors(WORDS), False).splitlines()
+    known = next(i for i, line in enumerate(lines) if i and 3 not in tokenizer.encode(line.split(" ")[0]))
+    word, *numbers = lines[known].split(" ")
+    lines[known] = " ".join([word, value, *numbers[1:]])
+    (tmp_path / "v.txt").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(UserError, match=f"vector of '{word}' has a number that is infinite or NaN") as refused:
+        read_vectors(tmp_path / "v.txt", tokenizer, 16)
+    assert refused.value.where == f"{tmp_path / 'v.txt'}:{known + 1}"
