@@ -37,7 +37,7 @@ UPDATES: dict[Scale, int] = {"quick": 1_500, "lecture": 3_000, "definitive": 10_
 
 
 def _budget(comparison: Comparison) -> Budget:
-    return Budget(comparison.sizes(UPDATES), every=20, trial=500, warmup=20)
+    return Budget(comparison.sizes(UPDATES), every=5, trial=500, warmup=20)
 
 
 def trials(comparison: Comparison) -> list[Trial]:
