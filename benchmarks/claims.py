@@ -6,6 +6,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import Formatter
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
@@ -92,9 +93,14 @@ def _decided(kept: Sequence[Kept], machines: Machines) -> list[tuple[str, Kept]]
         first, *others = [each for each in kept if name in each.rows] or elsewhere[:1] or [None]
         if first:
             shown.append((name, first))
-        if first and first.rows[name].claim.verdict == "undecided":
+        if first and (first.rows[name].claim.verdict == "undecided" or _still_learning(first.rows[name])):
             shown += [(name, each) for each in others if each and each.rows[name].claim.verdict != "undecided"][:1]
     return shown
+
+
+def _still_learning(row: ClaimRow) -> bool:
+    """True if no model with a number had finished learning."""
+    return all(cell.mark for cell in row.cells if cell.text not in ("", "–"))
 
 
 def short_table(folders: Sequence[Path]) -> str:
@@ -106,6 +112,8 @@ def short_table(folders: Sequence[Path]) -> str:
         row = kept.rows[name]
         texts = {cell.model: f"{cell.text}{cell.mark}" or cell.note for cell in row.cells}
         notes = {f"{cell.model}_note": cell.remark for cell in row.cells}
+        if not {field for _, field, _, _ in Formatter().parse(_IN_SHORT[name]) if field} <= texts.keys() | notes.keys():
+            continue
         own = row.claim.verdict if kept in first else "–"
         others = (its[name].rows[name].claim.verdict if name in its else "–" for its in machines.values())
         verdicts = "|".join([own, *others])
@@ -117,8 +125,9 @@ def table(folders: Sequence[Path], place: str = "") -> str:
     """Write one table of the claims of several comparisons, with a column for each model, for docs/comparison.md.
 
     A list below the table has the sentence of each claim, because columns of long text make a table too wide for a
-    page. A claim is shown as the comparison of the most models decides it. If that leaves it undecided, a second row
-    shows the comparison on the same device that decides it. Verdicts on another device have a column of their own.
+    page. A claim is shown as the comparison of the most models decides it. If that leaves it undecided, or none of the
+    models had finished learning, a second row shows another comparison on the same device that decides it. Verdicts on
+    another device have a column of their own.
 
     Args:
         folders: Folders of the comparisons.
@@ -129,6 +138,9 @@ def table(folders: Sequence[Path], place: str = "") -> str:
     """
     first, machines = _by_machine(folders)
     shown, models = _decided(first, machines), first[0].models
+    own: dict[str, Kept] = {}
+    for name, each in shown:
+        own.setdefault(name, each)
     # The verdict stands beside its claim, because a narrow window shows the first columns of a wide table.
     heads = ["said in the lecture hall, and what is measured", *_heads(first, machines, "true here?")]
     heads += [f"`{model}`" for model in models]
@@ -141,7 +153,7 @@ def table(folders: Sequence[Path], place: str = "") -> str:
         "",
         "What decides each claim:",
         "",
-        *(line for name, each in shown for line in _reasons(name, each, first, machines, place)),
+        *(line for name, each in own.items() for line in _reasons(name, each, first, machines, place)),
         "",
         "Measured by:",
         "",
@@ -195,6 +207,7 @@ def _line(name: str, kept: Kept, first: Sequence[Kept], machines: Machines) -> s
     measured = f"{row.claim.measured} [{row.claim.unit}]" if row.claim.unit else row.claim.measured
     measured = f"{measured} {row.arrow}".rstrip()
     measured += "" if kept.models == models else f", {len(kept.models)} models"
+    measured += "" if kept is first[0] or _corpus(kept) == _corpus(first[0]) else f", on {_corpus(kept)}"
     texts = [_cell(cells[model]) if model in cells else "–" for model in models]
     decided = [kept if kept in first else None, *(its.get(name) for its in machines.values())]
     words = [each.rows[name].word if each else "–" for each in decided]

@@ -62,7 +62,7 @@ def load(run: str | Path, checkpoint: str | None = None, overrides: Overrides | 
         >>> model.translate(["A dog runs."])  # doctest: +SKIP
         ['Ein Hund läuft.']
     """
-    found = open_ensemble(Path(run), _words(overrides))
+    found = open_ensemble(_path("run", run), _words(overrides))
     from s2s.run.trained_run import Run
     from s2s.training.device import setup_process
 
@@ -89,7 +89,7 @@ def read_recipe(recipe: str | Path, overrides: Overrides | None = None) -> Train
         >>> s2s.read_recipe("translate", {"training.updates": 500}).training.updates
         500
     """
-    return read(recipe_path(Path(recipe)), _words(overrides))
+    return read(recipe_path(_path("recipe", recipe)), _words(overrides))
 
 
 def runs(folder: str | Path = "runs") -> "pandas.DataFrame":
@@ -109,7 +109,7 @@ def runs(folder: str | Path = "runs") -> "pandas.DataFrame":
 
     from s2s.run.listing import list_runs, rows
 
-    return pandas.DataFrame(rows(list_runs(Path(folder))))
+    return pandas.DataFrame(rows(list_runs(_path("folder", folder))))
 
 
 def score(
@@ -224,7 +224,7 @@ def train(
             )
         asked = recipe
     elif resume:
-        asked = check_resumable(Path(recipe), _words(overrides))
+        asked = check_resumable(_path("recipe", recipe), _words(overrides))
     else:
         asked = read_recipe(recipe, overrides)
     if not resume:
@@ -252,7 +252,7 @@ class Comparison:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = _path("folder", folder)
         self._planned: "Planned | None" = None
 
     @classmethod
@@ -288,9 +288,9 @@ class Comparison:
         # The command line and the API share one validation.
         from s2s.comparison.request import Order, order
 
-        path = None if recipe is None else Path(recipe)
+        path = None if recipe is None else _path("recipe", recipe)
         classes = path is not None and read_recipe(path).task == "classification"
-        place = None if folder is None else Path(folder)
+        place = None if folder is None else _path("folder", folder)
         task, recipe_of = (path, None) if classes else (None, path)
         words = (*models, *_words(overrides))
         asked = Order(words, profile, seeds, match, tuple(experiments), recipe_of, place, task)
@@ -420,6 +420,12 @@ def compare(
         >>> found.table()  # doctest: +SKIP
     """
     return Comparison.planned(models, recipe, overrides, profile, seeds, experiments, folder).run(quiet)
+
+
+def _path(name: str, value: object) -> Path:
+    if not isinstance(value, str | Path):
+        raise UserError(f"{value!r:.60} is no path", where=name, remedy="give a str or a pathlib.Path")
+    return Path(value)
 
 
 def _words(overrides: Overrides | None) -> tuple[str, ...]:

@@ -563,6 +563,8 @@ class Run:
 def _several(lines: Iterable[str], name: str) -> list[str]:
     if isinstance(lines, str):
         raise UserError("is one text, but a list of texts is expected", where=name, remedy="put it into a list: [text]")
+    if not isinstance(lines, Iterable):
+        raise UserError(f"{lines!r:.60} is no list of texts", where=name, remedy="give texts, as in ['A dog.']")
     lines = list(lines)
     for place, line in enumerate(lines):
         if not isinstance(line, str):
