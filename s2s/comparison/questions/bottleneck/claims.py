@@ -64,7 +64,7 @@ def translates_longer(
     found = beside_rival(pairs, labels, f"{100 - margin:g} % of the BLEU", ("keeps", "keep"), ("more", "less"))
     return Claim(
         name="any-length",
-        measured=f"BLEU kept on texts longer than the {learned} words trained on",
+        measured=f"BLEU kept on texts longer than the {learned} words trained on, mean over numbers of sentences",
         unit="%",
         verdict=decision.verdict,
         sentence=f"Beyond the {learned} words trained on, {found} on single sentences{decision.because}.{beyond}",

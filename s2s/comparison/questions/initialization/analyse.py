@@ -144,8 +144,8 @@ def _claim(found: Mapping[str, Candidate]) -> Claim | None:
     budget = max(run.budget for own in found.values() for starts in own.values() for run in starts.runs)
     return Claim(
         name="late-by-gradients",
-        measured="updates until a first symbol is recalled over up to 32 others, from the initialisation whose "
-        f"gradient factor is nearest to 1 (at the smallest and the largest factor; at most {budget:,})",
+        measured="updates until an encoder alone recalls a first symbol over up to 32 others, from the initialisation "
+        f"whose gradient factor is nearest to 1 (at the smallest and the largest factor; at most {budget:,})",
         unit="updates",
         verdict="undecided" if closed else decision.verdict,
         sentence=sentence,
