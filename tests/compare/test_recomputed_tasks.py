@@ -239,6 +239,18 @@ def test_length_generalization_follows_from_the_trainings():
     ]:
         assert f" {share:.1f}" in told
     assert [kind for kind in kinds if mean[kind] @ [1, -1] < 5 and mean[kind][0] >= 95] == ["alibi"]
+    longer = {kind: shares[f"copying-{kind}-64-longer"] for kind in kinds}
+    (row,) = re.findall(r"\| the same, 6,000 updates \(%\) \|(.*)\| of reversed", told)
+    order = ("sinusoidal", "learned", "rope", "none", "relative", "alibi")
+    for kind, cell in zip(order, row.split("|"), strict=False):
+        assert cell.split()[0] == f"{longer[kind][:, 1].mean():.1f}"
+    solved = [kind for kind in kinds if all(run["solved"] for run in runs["transformer", f"copying-{kind}-64-longer"])]
+    assert solved == [kind for kind in kinds if kind != "none"]
+    assert f"but without positions ({longer['none'][:, 0].mean():.0f} %)" in told
+    lost = longer["sinusoidal"] @ [1, -1] - 5
+    assert stats.ttest_1samp(lost, 0).pvalue < 0.001
+    assert lost.mean() > 0
+    assert claim["stable"]["6,000 updates"]
     (endings,) = (each for each in said["tables"] if each["name"] == "endings")
     early, late = (endings["columns"].index(name) for name in ("stops too early (%)", "does not stop in time (%)"))
     copied = {row[1]: row for row in endings["rows"] if row[0] == "copying a string"}

@@ -48,8 +48,8 @@ def vanishes(traits: Mapping[str, Traits], decays: Mapping[str, Initialisations]
     notes = {model: _without_factor(each.own) for model, each in decays.items() if factors[model] is None}
     return Claim(
         name="vanishes",
-        measured="factor per step of the gradient in an untrained network: orthogonal weights, gate biases of 1 (range "
-        "over other initialisations)",
+        measured="factor per step of the gradient in an untrained network, as it is initialised (range over other "
+        "initialisations)",
         verdict=verdict,
         sentence=_what_is_left({model: decays[model] for model in recurrent}),
         numbers=claim_numbers({model: factors.get(model) for model in traits}, notes=notes | ranges),
