@@ -57,12 +57,13 @@ def test_claim_waits_has_the_steps_of_one_token():
     for model, chain in figure(said, "depth").items():
         steps = np.diff(chain["y"]) / np.diff(chain["x"])
         if model == "mingru":
-            assert numbers[model] == 0
+            # a scan waits whenever the length doubles, so there is no number of steps for one token
+            assert numbers[model] is None
             assert np.ptp(np.diff(chain["y"]) / np.diff(np.log2(chain["x"]))) < 1e-6
         else:
             assert steps == pytest.approx([numbers[model]] * len(steps))
     assert claim["verdict"] == "yes"
-    assert all((numbers[model] > 0) == (model in RECURRENT) for model in numbers)
+    assert all(((numbers[model] or 0) > 0) == (model in RECURRENT) for model in numbers)
 
 
 def test_claims_on_speed_follow_from_the_table_of_pairs():

@@ -197,7 +197,7 @@ def test_page_has_the_numbers_of_the_trainings():
     facts = findings(result(LECTURE, "initialization"), "initialisation")
     for model in ("rnn", "lstm", "mingru"):
         (row,) = re.findall(rf"\| `{model}`, [a-z ]+ [\d.]+ to \d \|(.*?)\| (?=\| `|Kendall)", page)
-        shown = dict(re.findall(r"([\d.]+) \((\d+|not within 3,000)\)", row))
+        shown = dict(re.findall(r"([\d.]+) \(([\d,]+|not within 3,000)\)", row))
         measured = {
             re.search(r"factor ([\d.]+)", key)[1]: str(value).replace("over", "not within")
             for key, value in facts[model]["facts"].items()
@@ -206,9 +206,9 @@ def test_page_has_the_numbers_of_the_trainings():
         assert shown == measured
         assert f"({facts[model]['value']:.0f})**" in row
     taus = [each["facts"]["Kendall's τ of |log factor| and updates"] for each in facts.values() if not each["failed"]]
-    found = re.search(r"initialisations and seeds, is ([\d.]+) to ([\d.]+) \(p < 10⁻⁶", page)
+    found = re.search(r"initialisations and seeds, is ([\d.]+) to ([\d.]+) \(p < 10⁻⁵", page)
     assert [float(number) for number in found.groups()] == pytest.approx([min(taus), max(taus)], abs=0.006)
-    assert max(each["facts"]["p of τ"] for each in facts.values() if not each["failed"]) < 1e-6
+    assert max(each["facts"]["p of τ"] for each in facts.values() if not each["failed"]) < 1e-5
     recall = {m: own for (m, part), own in _trainings("associative-recall").items() if part == "recall-64"}
     solved = [run["solved"] for m in ("lstm-attention", "conv", "transformer") for run in recall[m]]
     assert f"all 64 pairs after {min(solved)} to {max(solved)} updates" in page
