@@ -400,7 +400,8 @@ class TaskRun(Run):
         _, scores = self.model(batch)
         # (rows, symbols): how many follow is known, so only symbols can
         wanted = batch.wanted[:, :-1] - FIRST
-        nats = functional.cross_entropy(scores[:, :-1, FIRST:].transpose(1, 2).double(), wanted, reduction="sum")
+        logits = scores[:, :-1, FIRST:].cpu().double().transpose(1, 2)
+        nats = functional.cross_entropy(logits, wanted.cpu(), reduction="sum")
         return float(nats) / (rows * math.log(2))
 
     @torch.inference_mode()
