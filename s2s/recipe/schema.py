@@ -251,7 +251,7 @@ class OptimizationSettings(Section):
         if self.warmup >= self.updates and self.schedule in ("cosine", "linear"):
             raise ValueError(
                 f"warmup ({self.warmup}) must be below updates ({self.updates}) with schedule {self.schedule}; "
-                "set training.warmup=0.1 (a share of the updates), or resume the run with more updates"
+                "set training.warmup=0.1 (a share of the updates), or raise updates"
             )
         return self
 

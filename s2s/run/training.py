@@ -215,7 +215,8 @@ def _fit_and_test(
             yield from loop.fit()
         peak = trainer.device_context.peak_memory()
         memory = f", peak memory {peak / 2**30:.1f} GiB" if peak else ""
-        log.info(f"trained in {loop.progress.seconds / 60:.1f} minutes{memory}")
+        seconds = loop.progress.seconds
+        log.info(f"trained in {f'{seconds / 60:.1f} minutes' if seconds >= 60 else f'{seconds:.0f} seconds'}{memory}")
         if noise := log.noise():
             log.info(noise)
         if last := recipe.training.average_last:

@@ -27,6 +27,8 @@ _PATIENCE = 1.0
 # Largest share of a GPU's memory for a gradient in fp32; the optimizer's moments, as large as weights and gradient,
 # are not allocated yet.
 _SHARE = 0.5
+# Ratio of the times above which other work on the machine may decide which precision is the faster one.
+_CLOSE = 0.8
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,10 @@ class PrecisionBenchmark:
             return f"precision: bf16 ({reason})"
         fast, slow = sorted((self.fp32, self.bf16))
         name, other = ("bf16", "fp32") if self.bf16 < self.fp32 else ("fp32", "bf16")
-        return f"precision: {name} (a gradient takes {fast / slow:.2f} times as long as in {other} on this device)"
+        close = "; another start may choose the other, --precision-of RUN this one" if fast / slow > _CLOSE else ""
+        return (
+            f"precision: {name} (a gradient takes {fast / slow:.2f} times as long as in {other} on this device{close})"
+        )
 
 
 def benchmark_precision(trainer: Trainer[Any, Any]) -> PrecisionBenchmark:

@@ -98,6 +98,8 @@ def test_precision_faster_one_is_taken_and_said(fp32, bf16, faster):
     assert measured.faster == faster
     name, other = ("bf16", "fp32") if faster == torch.bfloat16 else ("fp32", "bf16")
     assert str(measured) == f"precision: {name} (a gradient takes 0.50 times as long as in {other} on this device)"
+    near = PrecisionBenchmark(1.0, 0.9, threads=1)
+    assert "; another start may choose the other, --precision-of RUN this one)" in str(near)
 
 
 def test_precision_bf16_is_taken_where_fp32_does_not_fit():
