@@ -46,7 +46,7 @@ def _mastered(run: dict) -> int:
 
 
 def _score(run: dict) -> float:
-    """What models are compared by: the size mastered, or the bits conveyed if they were measured."""
+    """Score of a training: the size that it mastered, or the bits that it conveys if they were measured."""
     if run["bits"] is None or _mastered(run) == run["sizes"][-1]:
         return _mastered(run) * (1 if run["bits"] is None else 4)
     return max(run["bits"])

@@ -114,7 +114,7 @@ def _ending(path: Path) -> str:
 
 @dataclass(frozen=True)
 class _Measured:
-    """What is chosen from: pairs, their words, and a tokenizer that fits them.
+    """Statistics of the training pairs, and a tokenizer that fits them.
 
     Attributes:
         sides: Words of the sources and of the targets.
@@ -205,11 +205,13 @@ def _filters(train: "datasets.Dataset") -> tuple[dict[str, object], FilterSettin
     usual = FilterSettings()
     broken = Counter(broken_rule(one, other, usual) for one, other in pairs(train))
     choices: dict[str, object] = {}
+    unused: dict[str, None] = {}
     for key in ("max_words", "max_ratio"):
         count, value = broken[f"over {key}"], getattr(usual, key)
-        drops = f" # drops {count:,} training pairs: see `s2s data check`" if count else ""
-        choices[key] = f"{value}{drops}" if count <= _FILTERED * len(train) else f"null # {value} would drop {count:,}"
-    unused = {key: None for key, value in choices.items() if str(value).startswith("null")}
+        if count > _FILTERED * len(train):
+            choices[key], unused[key] = f"null # {value} would drop {count:,}", None
+        else:
+            choices[key] = f"{value} # drops {count:,} training pairs: see `s2s data check`" if count else f"{value}"
     return choices, usual.model_copy(update=unused)
 
 
