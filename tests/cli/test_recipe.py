@@ -234,6 +234,8 @@ def test_recipe_control_c_ends_with_status_130(folder):
         (("translate", "data.target=klingon"), "data.target is 'klingon', but the built-in corpus has en, de"),
         (("translate", "data.source=plural"), "data.target is 'de', which has other sentences than plural"),
         (("text_to_text", "data.corpora.plural.target=xx"), "data.corpora.plural.target is 'xx', but the built-in"),
+        (("captioning", "data.image=xx"), "image is 'xx', but the built-in corpus has no columns"),
+        (("captioning", "data.caption=xx"), "caption is 'xx', but the built-in corpus has no columns"),
         (("lm_builtin", "data.text=xx"), "text is 'xx', but the built-in corpus has no columns"),
     ],
 )

@@ -59,6 +59,15 @@ class CaptionPlaces(schema.SourceSettings, schema.DataSection):
     test: schema.Split | None = "test"
     """Test images; see `validation`. Null omits the test."""
 
+    @model_validator(mode="after")
+    def _built_in_has_no_columns(self) -> Self:
+        for name in ("image", "caption") if self.corpus == "built-in" else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}, but the built-in corpus has no columns: leave it out"
+                )
+        return self
+
 
 class CaptionDataSettings(PixelSettings, CaptionPlaces):
     """The images and their captions."""
