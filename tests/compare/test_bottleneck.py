@@ -9,14 +9,12 @@ from dataclasses import asdict, replace
 import pytest
 import sacrebleu
 
+from s2s.comparison.longer_texts import Translations, longer_kinds, split_by_length
 from s2s.comparison.plans import ROWS
 from s2s.comparison.questions.bottleneck import measure as bottleneck
 from s2s.comparison.questions.bottleneck.analyse import (
     BottleneckRun,
-    Translations,
     compared,
-    longer_kinds,
-    split_by_length,
 )
 from s2s.comparison.questions.bottleneck.measure import EXPERIMENT, Sizes
 from s2s.comparison.spec import RateChoice
@@ -83,7 +81,7 @@ def test_bottleneck_texts_use_each_sentence_about_as_often():
 def test_bottleneck_splits_texts_by_the_longest_training_source(monkeypatch, least):
     run = _run(0.1, 1, 0.1, learned=20)
     monkeypatch.setattr(sys.modules[split_by_length.__module__], "_LEAST", least)
-    kinds, divided = split_by_length(run), 0
+    kinds, divided = split_by_length(run.parts, run.learned), 0
     for sentences, part in enumerate(run.parts, start=1):
         sides = {}
         for i, words in enumerate(part.words):
@@ -145,7 +143,9 @@ def test_bottleneck_finds_a_planted_fall(contest):
     assert pair["p"] < 0.001
     by_kind = [pair["2 sentences (points)"], pair["3 sentences (points)"]]
     assert pair["points of what is kept"] == pytest.approx(statistics.mean(by_kind), abs=0.01)
-    kinds = {t.seed: split_by_length(run) for t, run in measured.items() if t.model == "lstm-attention"}
+    kinds = {
+        t.seed: split_by_length(run.parts, run.learned) for t, run in measured.items() if t.model == "lstm-attention"
+    }
     assert abs(compared(kinds, kinds, [1, 2]).value) < 1e-9
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.linalg import block_diag
 
-from s2s.comparison.questions.bottleneck.analyse import kept_share
+from s2s.comparison.longer_texts import kept_share
 from s2s.comparison.questions.transfer.analyse import Arm, Pretraining, TransferRun, gain_of
 from s2s.comparison.translation import joined_texts
 from s2s.evaluation.differences import over_seeds_and_sentences

@@ -30,7 +30,7 @@ from s2s.recipe.installed import module_of
 from s2s.tasks.source_use import pair_losses
 from s2s.tasks.translation.task import build_model
 
-TINY = Sizes(sentences=12, all_kinds=False, seeds=1)
+TINY = Sizes(sentences=12, all_kinds=False, seeds=1, texts=4)
 
 
 @pytest.fixture(autouse=True)

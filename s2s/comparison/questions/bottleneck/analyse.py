@@ -6,10 +6,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from jaxtyping import Bool, Shaped
-from scipy.linalg import block_diag
 
 from s2s.comparison.claims import traits_of
+from s2s.comparison.longer_texts import (
+    Kinds,
+    Translations,
+    block_counts,
+    drawn_texts,
+    kept_share,
+    longer_kinds,
+    retained_bleu,
+    split_by_length,
+)
 from s2s.comparison.paired_tests import WITHOUT_A_SEED, gates_of_training
 from s2s.comparison.questions.bottleneck.claims import NEAR, translates_longer
 from s2s.comparison.reporting import (
@@ -28,29 +36,13 @@ from s2s.comparison.reporting import (
 from s2s.comparison.results import Claim, Figure, Table, Verdict
 from s2s.comparison.runs import TrainedRun
 from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
-from s2s.comparison.translation import corpus_score
 from s2s.evaluation.differences import Difference, Pairwise, over_seeds_and_sentences
 from s2s.evaluation.gates import Assessment, Gate, assess_pair, best_other, translates
-from s2s.evaluation.inference import Estimate, draws, estimate, mean
-from s2s.evaluation.metrics import metrics, scores_of
+from s2s.evaluation.inference import Estimate, estimate, mean
 
 JOINED = "joined"
 MARGIN = 5.0
 """Equivalence margin: percentage points of the kept BLEU."""
-# fewest texts of a kind, where texts of the same number of sentences are split by length
-_LEAST = 100
-
-
-@dataclass(frozen=True)
-class Translations:
-    """Translations of texts of a number of sentences; each list has one item for each text."""
-
-    rows: list[list[int]]  # sentences of the test set that a text consists of
-    words: list[int]  # length of the source
-    translations: list[str]
-    counts: list[list[int]]  # sacreBLEU's statistics
-    exact: list[int]  # 1 for a translation that equals the reference
-    unread: int  # number of texts that are too long for the model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,33 +53,15 @@ class BottleneckRun(TrainedRun):
     learned: int  # words of the longest training source
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Texts of a number of sentences, either all longer than the longest training source or none."""
-
-    sentences: int
-    beyond: bool  # True if longer
-    words: Shaped[np.ndarray, " texts"]
-    counts: Shaped[np.ndarray, "texts counts"]
-    exact: list[int]
-    unread: int
-
-    @property
-    def bleu(self) -> float:
-        """BLEU of the texts."""
-        return corpus_score("bleu", self.counts)
-
-
-Kinds = Mapping[int, list[Kind]]
-"""Kinds of texts of each seed, from the shortest texts to the longest; the first one are single sentences."""
-
-
 def analyse(comparison: Comparison, measured: Mapping[Trial, BottleneckRun]) -> Analysis:
     """Compare the share of BLEU that candidates keep on texts longer than all training sources."""
     runs = by_model(comparison, measured, JOINED)
     if not runs:
         return Analysis()
-    kinds = {model: {seed: split_by_length(run) for seed, run in own.items()} for model, own in runs.items()}
+    kinds = {
+        model: {seed: split_by_length(run.parts, run.learned) for seed, run in own.items()}
+        for model, own in runs.items()
+    }
     places = longer_kinds(kinds)
     pairs = Pairwise.of(runs, lambda a, b: compared(kinds[a], kinds[b], places))
     checks: dict[str, list[Gate]] = {}
@@ -121,38 +95,11 @@ def _claim(
     if len(places) > 1:
         choices |= {NEAR: places[:1], "the longest texts": places[-1:]}
     shares = {
-        name: {model: [_retained_bleu(each, at) for each in runs.values()] for model, runs in kinds.items()}
+        name: {model: [retained_bleu(each, at) for each in runs.values()] for model, runs in kinds.items()}
         for name, at in choices.items()
     }
     estimates = {model: _estimate(runs, places) for model, runs in kinds.items()}
     return translates_longer(traits_of(comparison), estimates, shares, checks, learned, MARGIN)
-
-
-def split_by_length(run: BottleneckRun) -> list[Kind]:
-    """Split texts of the same number of sentences into those longer than all training sources, and the others.
-
-    A side with fewer than 100 texts is left out.
-    """
-    kinds = []
-    for sentences, part in enumerate(run.parts, start=1):
-        words, counts, exact = np.array(part.words), np.array(part.counts), np.array(part.exact)
-        longer: Bool[np.ndarray, " texts"] = words > run.learned
-        sides = {False: ~longer, True: longer}
-        if min(side.sum() for side in sides.values()) < _LEAST:
-            most = max(sides, key=lambda beyond: sides[beyond].sum())
-            sides = {most: sides[most]}
-        for beyond, side in sides.items():
-            # no model has fewer positions than its training needed
-            unread = part.unread if beyond else 0
-            kinds.append(Kind(sentences, beyond, words[side], counts[side], exact[side].tolist(), unread))
-    return kinds
-
-
-def longer_kinds(kinds: Mapping[str, Kinds]) -> list[int]:
-    """Return the places of the kinds that all models translated and that are longer than all training sources."""
-    first = first_run(next(iter(kinds.values())))
-    count = min(len(own) for runs in kinds.values() for own in runs.values())
-    return [i for i in range(1, count) if first[i].beyond]
 
 
 def compared(first: Kinds, second: Kinds, places: Sequence[int]) -> Difference | None:
@@ -165,47 +112,22 @@ def compared(first: Kinds, second: Kinds, places: Sequence[int]) -> Difference |
     """
     if not places:
         return None
-    one, two = ([_block_counts(own, places) for own in runs.values()] for runs in (first, second))
-    drawn = _draws(first_run(first), places)
+    one, two = ([block_counts(own, places) for own in runs.values()] for runs in (first, second))
+    drawn = drawn_texts(first_run(first), places)
     return over_seeds_and_sentences(one, two, partial(kept_share, kinds=len(places)), drawn)
 
 
-def kept_share(sums: Shaped[np.ndarray, "rows counts"], kinds: int) -> Shaped[np.ndarray, " rows"]:
-    """Return the BLEU of longer texts in percent of that of single sentences: the mean over kinds of texts.
-
-    Args:
-        sums: Sums of the counts of single sentences, and beside them those of each kind of longer texts.
-        kinds: Number of kinds of longer texts.
-    """
-    single, *longer = (scores_of(metrics()["bleu"], part) for part in np.split(sums, 1 + kinds, axis=1))
-    return np.mean([100 * each / np.maximum(single, 1e-9) for each in longer], axis=0)
-
-
-def _block_counts(kinds: Sequence[Kind], places: Sequence[int]) -> Shaped[np.ndarray, "texts counts"]:
-    """Block-diagonal matrix of the counts of single sentences and of each longer kind."""
-    # whole numbers are exact in floats, and their products are much faster
-    return np.asarray(block_diag(*(kinds[i].counts.astype(float) for i in (0, *places))))
-
-
-def _draws(kinds: Sequence[Kind], places: Sequence[int]) -> np.ndarray:
-    return np.hstack([draws(len(kinds[i].counts), stream=1 + i) for i in (0, *places)])
-
-
-def _retained_bleu(kinds: Sequence[Kind], places: Sequence[int]) -> float:
-    return float(kept_share(_block_counts(kinds, places).sum(axis=0)[None], len(places))[0])
-
-
 def _mean_retained_bleu(runs: Kinds, places: Sequence[int], without: int | None = None) -> float:
-    return statistics.mean(_retained_bleu(kinds, places) for seed, kinds in runs.items() if seed != without)
+    return statistics.mean(retained_bleu(kinds, places) for seed, kinds in runs.items() if seed != without)
 
 
 def _estimate(runs: Kinds, places: Sequence[int]) -> Estimate:
     """Kept share over seeds; with one seed, over resampled texts."""
-    values = [_retained_bleu(kinds, places) for kinds in runs.values()]
+    values = [retained_bleu(kinds, places) for kinds in runs.values()]
     if len(values) > 1:
         return mean(values)
     kinds = first_run(runs)
-    return estimate(values[0], kept_share(_draws(kinds, places) @ _block_counts(kinds, places), len(places)))
+    return estimate(values[0], kept_share(drawn_texts(kinds, places) @ block_counts(kinds, places), len(places)))
 
 
 def _verdict(

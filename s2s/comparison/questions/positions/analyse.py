@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from s2s.comparison.claims import traits_of
+from s2s.comparison.longer_texts import TextScores
 from s2s.comparison.paired_tests import excludes_zero, gate_of_rate, mean_curve, seeds_in_words
 from s2s.comparison.questions.positions.claims import Without, needs_order
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, gates_table, series, table, verdict
@@ -32,6 +33,14 @@ class Places:
     losses: list[float]  # nats per token
 
 
+@dataclass(frozen=True)
+class LongerTexts:
+    """Scores of translated texts of one sentence, of two, and so on, beyond the length of the training texts."""
+
+    parts: list[TextScores]
+    learned: int  # words of the longest training source
+
+
 @dataclass(frozen=True, kw_only=True)
 class Losses:
     """Losses of a model on the validation pairs; base class of the measurements."""
@@ -42,6 +51,8 @@ class Losses:
     places: Places  # on long texts
     learned: int  # tokens of the longest target trained on
     parameters: int
+    # None for a model without a choice of positions, and for one with different kinds in encoder and decoder
+    longer: LongerTexts | None = None
 
     @property
     def loss(self) -> float:

@@ -11,9 +11,11 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from s2s.comparison.executor import load_result
+from s2s.comparison.longer_texts import TextScores, translate_joined, words_of_longest
 from s2s.comparison.matching import translators
 from s2s.comparison.questions.positions.analyse import (
     TRAINED,
+    LongerTexts,
     OtherPositions,
     Places,
     Spared,
@@ -60,13 +62,14 @@ class Sizes:
     # other kind on both sides
     all_kinds: bool
     seeds: int  # of the trainings with other kinds
+    texts: int  # least number of texts of each number of sentences, for translations longer than trained on
 
 
 SIZES: dict[Scale, Sizes] = {
-    "quick": Sizes(sentences=200, all_kinds=False, seeds=1),
-    "lecture": Sizes(sentences=300, all_kinds=False, seeds=3),
-    "definitive": Sizes(sentences=500, all_kinds=False, seeds=3),
-    "definitive on a GPU": Sizes(sentences=1000, all_kinds=True, seeds=3),
+    "quick": Sizes(sentences=200, all_kinds=False, seeds=1, texts=10),
+    "lecture": Sizes(sentences=300, all_kinds=False, seeds=3, texts=300),
+    "definitive": Sizes(sentences=500, all_kinds=False, seeds=3, texts=300),
+    "definitive on a GPU": Sizes(sentences=1000, all_kinds=True, seeds=3, texts=300),
 }
 
 
@@ -86,7 +89,7 @@ def trials(comparison: Comparison) -> list[Trial]:
 
 
 def measure(comparison: Comparison, trial: Trial) -> TrainedPositions | OtherPositions | Spared:
-    """Measure losses and BLEU with shuffled sources, and losses by position.
+    """Measure losses and BLEU with shuffled sources, losses by position, and BLEU of longer texts.
 
     Positional encodings on one side only are skipped for a model that loses next to nothing without any.
     """
@@ -99,7 +102,7 @@ def measure(comparison: Comparison, trial: Trial) -> TrainedPositions | OtherPos
     pairs, shuffled = data.validation, shuffled_pairs(data)
     longer = long_pairs(data, recipe.batches.max_length)
 
-    def _losses(model: Seq2Seq) -> dict[str, Any]:
+    def _losses(model: Seq2Seq, kinds: tuple[str, str] | None) -> dict[str, Any]:
         natural, other = losses_of(model, recipe, pairs, shuffled, comparison)
         return {
             "tokens": pairs.target_lengths.tolist(),
@@ -108,6 +111,7 @@ def measure(comparison: Comparison, trial: Trial) -> TrainedPositions | OtherPos
             "places": place_losses(model, longer, recipe, comparison),
             "learned": int(data.train.target_lengths.max()),
             "parameters": count_parameters(model),
+            "longer": _longer(model, data, recipe, sizes.texts) if kinds and kinds[0] == kinds[1] else None,
         }
 
     if trial.part == TRAINED:
@@ -119,7 +123,7 @@ def measure(comparison: Comparison, trial: Trial) -> TrainedPositions | OtherPos
         natural, other = (greedy(model, data, recipe, texts) for texts in (sources, mixed))
         lowercase = data.target_tokenizer.writes_lowercase
         return TrainedPositions(
-            **_losses(model),
+            **_losses(model, own_kinds(candidate.settings)),
             bleu=counts_of("bleu", natural, references, lowercase),
             bleu_shuffled=counts_of("bleu", other, references, lowercase),
             reordered=[int(a != b) for a, b in zip(sources, mixed, strict=True)],
@@ -138,12 +142,21 @@ def measure(comparison: Comparison, trial: Trial) -> TrainedPositions | OtherPos
     recipe = recipe.model_copy(update={"model": settings})
     short = train_briefly(recipe, data, trial.seed or 0, device_context)
     return OtherPositions(
-        **_losses(short.model),
+        **_losses(short.model, kinds),
         encoder=kinds[0],
         decoder=kinds[1],
         updates=recipe.training.updates,
         seconds=short.seconds,
     )
+
+
+def _longer(model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any], texts: int) -> LongerTexts:
+    """Return the scores of translated texts of several sentences, without the translations."""
+    parts = [
+        TextScores(words=each.words, counts=each.counts, exact=each.exact, unread=each.unread)
+        for each in translate_joined(model, data, recipe, texts, _LONG)
+    ]
+    return LongerTexts(parts, words_of_longest(data))
 
 
 def _trainings(settings: Section, sizes: Sizes, number: int = 0) -> dict[str, tuple[str, str]]:
