@@ -45,6 +45,7 @@ _IN_SHORT = {
     "transfers": "loss: Transformer {transformer}, LSTM with attention {lstm-attention}, convolutions {conv}",
     "late-by-gradients": "RNN {rnn} updates with level gradients; by factor per step, {rnn_note}",
     "generalizes": "right symbols at twice the length (%): sinusoidal positions {transformer}, {transformer_note}",
+    "reaches-farther": "BLEU kept beyond (%): relative positions {transformer}, {transformer_note}",
 }
 
 

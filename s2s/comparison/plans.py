@@ -223,6 +223,9 @@ CLAIMS: dict[str, ClaimText] = {
     "generalizes": ClaimText(
         19, "A Transformer generalizes to longer texts than it was trained on.", "length-generalization", "high"
     ),
+    "reaches-farther": ClaimText(
+        20, "Relative positions let a Transformer translate longer texts than sinusoidal ones.", "positions", "high"
+    ),
 }
 
 

@@ -283,7 +283,9 @@ def test_positions_on_one_side_are_spared_if_both_are_negligible(contest, monkey
         EXPERIMENT.measure(made, cells["equal-none-sinusoidal"])
 
 
-def test_positions_measurement_has_all_tables_and_figures(contest):
+def test_positions_measurement_has_all_tables_and_figures(contest, monkeypatch):
+    # untrained models write to the end of every text
+    monkeypatch.setattr(positions, "_LONG", 16)
     made = contest(["gru", "transformer"], seeds=(1, 2))
     cells = EXPERIMENT.trials(made)
     assert len(cells) == 2 * 2 + 7
@@ -301,6 +303,12 @@ def test_positions_measurement_has_all_tables_and_figures(contest):
     assert rows[1]["more when shuffled"] == pytest.approx(0, abs=1e-3)
     assert {finding.standing for finding in result.findings} == {"not measurable"}
     assert "0.0 BLEU on single sentences (≥ 20 wanted)" in result.findings[0].reasons[0]
+    # the same kind on both sides, or no choice at all
+    assert {(cell.model, cell.part): each.longer is not None for cell, each in measured.items()} == {
+        ("gru", TRAINED): False,
+        ("transformer", TRAINED): True,
+        ("transformer", "equal-none-none"): True,
+    }
     again = EXPERIMENT.measure(made, cells[0])
     assert again == measured[cells[0]]
 

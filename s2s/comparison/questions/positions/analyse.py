@@ -7,9 +7,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from s2s.comparison.claims import traits_of
-from s2s.comparison.longer_texts import TextScores
 from s2s.comparison.paired_tests import excludes_zero, gate_of_rate, mean_curve, seeds_in_words
 from s2s.comparison.questions.positions.claims import Without, needs_order
+from s2s.comparison.questions.positions.longer import (
+    LongerTexts,
+    Scores,
+    kept_by,
+    longer_figure,
+    longer_table,
+    reaches_farther,
+)
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Series, Table, Verdict
 from s2s.comparison.runs import LearningCurve
@@ -31,14 +38,6 @@ class Places:
 
     start: list[int]  # first position of each bin
     losses: list[float]  # nats per token
-
-
-@dataclass(frozen=True)
-class LongerTexts:
-    """Scores of translated texts of one sentence, of two, and so on, beyond the length of the training texts."""
-
-    parts: list[TextScores]
-    learned: int  # words of the longest training source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +140,9 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TrainedPositions | 
             variants[model][part] = each
     orders = {model: order_of(own) for model, own in runs.items()}
     signals = {model: found for model in comparison.models if (found := _signals(runs.get(model, {}), variants[model]))}
+    gates = {model: order.gates for model, order in orders.items()}
+    longer = {model: _scores(own, variants[model]) for model, own in runs.items()}
+    kept = {model: found for model, scores in longer.items() if (found := kept_by(scores))}
     shuffling = figure(
         "shuffled",
         "BLEU of sources as they are, and with their words shuffled",
@@ -161,16 +163,36 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TrainedPositions | 
             shuffling,
             _signal_figure(signals),
             *_places(runs, variants, max((each.learned for each in every.values()), default=0)),
+            *(longer_figure(model, longer[model]) for model in kept),
         ],
         tables=filled(
             _order_table(orders),
             gates_table("a model before order is spoken of", {model: order.gates for model, order in orders.items()}),
             examples,
             _signal_table(signals),
+            longer_table(kept),
         ),
         seeds=sorted({trial.seed or 0 for trial in every}),
-        claims=[needs_order(traits_of(comparison), _without(signals), {m: order.gates for m, order in orders.items()})],
+        claims=[
+            needs_order(traits_of(comparison), _without(signals), gates),
+            reaches_farther(traits_of(comparison), kept, gates),
+        ],
     )
+
+
+def _scores(own: Mapping[int, TrainedPositions], variants: Mapping[str, Mapping[int, OtherPositions]]) -> Scores:
+    """Return the scores of longer texts by kind of positions, the model's own first.
+
+    Only seeds count that have scores with the model's own kind.
+    """
+    usual = {seed: run.longer for seed, run in own.items() if run.longer}
+    scores: dict[str, dict[int, LongerTexts]] = {run.own[0]: usual for run in own.values() if run.own}
+    for runs in variants.values():
+        for seed, run in runs.items():
+            if run.longer and seed in usual:
+                scores.setdefault(run.encoder, {})[seed] = run.longer
+    seeds = {seed for kind, runs in scores.items() if runs is not usual for seed in runs}
+    return {kind: {seed: each for seed, each in runs.items() if seed in seeds} for kind, runs in scores.items()}
 
 
 def _without(signals: Mapping[str, list[Signal]]) -> dict[str, dict[str, Without]]:

@@ -15,13 +15,13 @@ from s2s.comparison.longer_texts import TextScores, translate_joined, words_of_l
 from s2s.comparison.matching import translators
 from s2s.comparison.questions.positions.analyse import (
     TRAINED,
-    LongerTexts,
     OtherPositions,
     Places,
     Spared,
     TrainedPositions,
     analyse,
 )
+from s2s.comparison.questions.positions.longer import LongerTexts
 from s2s.comparison.runs import learning_curve, prepared
 from s2s.comparison.spec import Comparison, Experiment, Scale, Trial
 from s2s.comparison.tasks import trained
