@@ -53,15 +53,42 @@ def _run(program: str, folder: Path, system: str = WINDOWS) -> str:
     return done.stdout
 
 
-def test_windows_every_module_can_be_imported(tmp_path):
-    modules = [
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        for package in ("s2s", "baselines")
-        for path in sorted((ROOT / package).rglob("*.py"))
-    ]
-    assert len(modules) > 200
-    found = _run(f"for name in {modules}:\n    importlib.import_module(name)\n    print(name)", tmp_path)
-    assert found.split() == modules
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for package in ("s2s", "baselines")
+    for path in sorted((ROOT / package).rglob("*.py"))
+]
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory) -> list[str]:
+    """What one process prints where Windows is imitated; a second one would load torch again."""
+    program = f"""
+        for name in {MODULES}:
+            importlib.import_module(name)
+            print(name)
+
+        from pathlib import Path
+        from s2s.files import file_lock, remove_unfinished, write_atomically, write_folder_atomically
+        from s2s.process import limit, machine_memory, peak_memory
+
+        with file_lock(Path("lock")):
+            try:
+                file_lock(Path("lock")).__enter__()
+            except BlockingIOError:
+                print("held")
+        with file_lock(Path("lock"), wait=True), write_folder_atomically(Path("new")) as place:
+            place.mkdir()
+            write_atomically(place / "a.txt", "content")
+            remove_unfinished(Path("."))
+        print(Path("new/a.txt").read_text(), limit("AS"), machine_memory("PHYS"), peak_memory())
+    """
+    return _run(program, tmp_path_factory.mktemp("windows")).splitlines()
+
+
+def test_windows_every_module_can_be_imported(lines):
+    assert len(MODULES) > 200
+    assert lines[: len(MODULES)] == MODULES
 
 
 @pytest.mark.slow
@@ -88,21 +115,5 @@ def test_windows_a_run_is_trained_resumed_and_used_as_elsewhere(tmp_path):
     assert found[0] == found[1]
 
 
-def test_windows_a_lock_is_held_by_one_and_its_files_are_left_to_it(tmp_path):
-    program = """
-        from pathlib import Path
-        from s2s.files import file_lock, remove_unfinished, write_atomically, write_folder_atomically
-        from s2s.process import limit, machine_memory, peak_memory
-
-        with file_lock(Path("lock")):
-            try:
-                file_lock(Path("lock")).__enter__()
-            except BlockingIOError:
-                print("held")
-        with file_lock(Path("lock"), wait=True), write_folder_atomically(Path("new")) as place:
-            place.mkdir()
-            write_atomically(place / "a.txt", "content")
-            remove_unfinished(Path("."))
-        print(Path("new/a.txt").read_text(), limit("AS"), machine_memory("PHYS"), peak_memory())
-    """
-    assert _run(program, tmp_path) == "held\ncontent None None None\n"
+def test_windows_a_lock_is_held_by_one_and_its_files_are_left_to_it(lines):
+    assert lines[len(MODULES) :] == ["held", "content None None None"]

@@ -120,7 +120,8 @@ class _CountingComposer(Composer):
         return super().compose_node(parent, index)
 
 
-@lru_cache(maxsize=16)
+# A command has a dozen overrides, and the recipe itself must not be forgotten for them.
+@lru_cache(maxsize=64)
 def _compose(text: str) -> Node | None:
     """Parse YAML; cached, because a run reads its recipe several times, and parsing takes a tenth of a second."""
     yaml = YAML(typ="safe", pure=True)

@@ -19,9 +19,10 @@ from s2s.files import (
     identify_folder,
     is_number,
     remove_unfinished,
+    write_atomically,
     write_folder_atomically,
 )
-from s2s.recipe.reading import local_paths, write
+from s2s.recipe.reading import dump, local_paths, write
 from s2s.recipe.schema import TrainRecipe
 from s2s.run.tasks import read, schema_of
 
@@ -117,7 +118,8 @@ def create_run_dir(recipe: TrainRecipe, tokenizers: "Mapping[str, Tokenizer]", o
     """
     folder = run_dir(recipe)
     check_free(recipe, overwrite)
-    _check_rereadable(recipe)
+    text = dump(recipe)
+    _check_rereadable(recipe, text)
     # A symbolic link is followed, and an existing folder may be a mount point: it is filled, not replaced.
     place, new = folder.resolve(), not folder.exists()
     place.mkdir(parents=True, exist_ok=True)
@@ -136,7 +138,7 @@ def create_run_dir(recipe: TrainRecipe, tokenizers: "Mapping[str, Tokenizer]", o
                 tokenizer_folder.mkdir()
                 for name, tokenizer in tokenizers.items():
                     tokenizer.save(tokenizer_folder, name)
-            write(recipe, place / RECIPE)
+            write_atomically(place / RECIPE, text)
         except BaseException:
             if new and not (place / RECIPE).exists():
                 shutil.rmtree(place, ignore_errors=True)
@@ -144,11 +146,11 @@ def create_run_dir(recipe: TrainRecipe, tokenizers: "Mapping[str, Tokenizer]", o
         yield folder
 
 
-def _check_rereadable(recipe: TrainRecipe) -> None:
-    """Check that the recipe can be read again: names of classes come from the data and are not validated before."""
+def _check_rereadable(recipe: TrainRecipe, text: str) -> None:
+    """Check that the text of a recipe can be read again: names of classes come from the data, not validated before."""
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / RECIPE
-        write(recipe, path)
+        write_atomically(path, text)
         try:
             read(path)
         except UserError as error:

@@ -252,9 +252,9 @@ def test_sweep_in_processes_starts_no_run_after_an_interrupt(tmp_path, monkeypat
     """Runs that wait for the precision of the first one do not start when it is stopped."""
     monkeypatch.chdir(tmp_path)
     words = [word for word in ANY_PRECISION if not word.startswith("training.updates")]
-    command = [sys.executable, "-m", "s2s", "train", "translate", *words, "training.updates=5000", "--seeds", "3"]
+    command = [sys.executable, "-m", "s2s", "train", "translate", *words, "training.updates=5000", "--seeds", "2"]
     sweep = subprocess.Popen(
-        [*command, "--jobs", "3", "run.dir=all"], start_new_session=True, stderr=subprocess.PIPE, text=True
+        [*command, "--jobs", "2", "run.dir=all"], start_new_session=True, stderr=subprocess.PIPE, text=True
     )
     first = tmp_path / "all-seed1"
     while not first.exists() and sweep.poll() is None:

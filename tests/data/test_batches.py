@@ -184,7 +184,8 @@ def multi30k_lengths() -> tuple[np.ndarray, np.ndarray]:
     for side in ("en", "de"):
         with gzip.open(folder / f"train.{side}.gz", "rt", encoding="utf-8", newline="\n") as lines:
             sides.append([line.rstrip("\n") for line in lines])
-    tokenizers = train_pair(*sides, TokenizerSettings(size=8000))
+    # half of the lines have nearly the same pieces, in half of the time
+    tokenizers = train_pair(*(side[::2] for side in sides), TokenizerSettings(size=8000))
     encoded = [t.encode_batch(side) for t, side in zip(tokenizers, sides, strict=True)]
     return tuple(np.array([len(row) + 1 for row in rows]) for rows in encoded)
 

@@ -20,7 +20,7 @@ TEXTS = [
     "①ﬁve é e\u0301▁😀",
     "Two ▅ \u2028 girls?",
 ]
-LEARNING = ("training.updates=250", "validation.every=250", "training.label_smoothing=0")
+LEARNING = ("training.updates=120", "validation.every=120", "training.label_smoothing=0")
 TOKENIZERS = {
     "shared": (),
     "two": (

@@ -1,5 +1,7 @@
 """Images in every encoder: patches equal a convolution."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +9,7 @@ from torch.nn import functional
 
 from s2s.errors import UserError
 from s2s.models.base import Classifier
+from s2s.models.meta_device import on_meta_device
 from s2s.models.patches import ImageShape, PatchTable, patches, read_images
 from s2s.recipe.installed import encoder_settings, models, module_of
 
@@ -80,6 +83,20 @@ def test_patches_every_encoder_reads_images(kind, images):
     together.sum().backward()
     # what reads the patches, the first vector, the encoder and the head all learn, and no table of tokens is left
     assert [name for name, p in classifier.named_parameters() if p.grad is None] == []
+
+
+@pytest.mark.parametrize("kind", sorted(models()))
+def test_patches_are_read_on_the_meta_device_where_parameters_are_counted(kind):
+    shape = ImageShape(1, 12, (0.2,), (0.4,))
+    sizes = []
+    for counted in (False, True):
+        module = module_of(kind)
+        with on_meta_device() if counted else nullcontext():
+            encoder, _ = module.build_encoder(module.Settings(kind=kind, width=16), 1)
+            read_images(encoder, shape, 4, first=True)
+        sizes.append([parameter.shape for parameter in encoder.parameters()])
+    assert sizes[0] == sizes[1]
+    assert {parameter.device.type for parameter in encoder.parameters()} == {"meta"}
 
 
 @pytest.mark.parametrize("kind", OURS)

@@ -27,8 +27,8 @@ data: {corpus: files, train: train.tsv, validation: 40, test: test.tsv}
 tokenizer: {kind: word, size: 100, shared: false}
 batches: {tokens: 400}
 model: {kind: transformer, width: 32, heads: 2, feedforward: 64, encoder_layers: 1, decoder_layers: 1, dropout: 0.0}
-training: {updates: 900, warmup: 30, learning_rate: 0.005, schedule: cosine, label_smoothing: 0.0, ema: 0.9}
-validation: {every: 90, metric: loss, sentences: 10}
+training: {updates: 540, warmup: 30, learning_rate: 0.01, schedule: cosine, label_smoothing: 0.0, ema: 0.9}
+validation: {every: 54, metric: loss, sentences: 10}
 decoding: {beam: 3}
 device: {kind: cpu, precision: fp32, threads: 1}
 """
@@ -50,7 +50,7 @@ def _table(count: int, seed: int) -> str:
     """Words without a sense, each with one translation."""
     chance, rows = random.Random(seed), ["en\tde"]
     for _ in range(count):
-        numbers = [chance.randrange(20) for _ in range(chance.randint(2, 6))]
+        numbers = [chance.randrange(10) for _ in range(chance.randint(2, 5))]
         rows.append(" ".join(f"w{n}" for n in numbers) + "\t" + " ".join(f"v{n}" for n in numbers))
     return "\n".join(rows) + "\n"
 
@@ -58,7 +58,7 @@ def _table(count: int, seed: int) -> str:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("diagnosis")
-    (folder / "train.tsv").write_text(_table(1500, 1))
+    (folder / "train.tsv").write_text(_table(1000, 1))
     (folder / "test.tsv").write_text(_table(60, 2))
     (folder / "pairs.yaml").write_text(PAIRS)
     with pytest.MonkeyPatch.context() as patch:

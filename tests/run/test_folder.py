@@ -54,16 +54,49 @@ def test_checkpoint_files_have_equal_permissions(trained):
     assert set(modes.values()) == {modes["state.json"]}
 
 
-def test_translate_command_imports_no_training_or_statistics_packages(trained):
-    code = (
-        "import sys; from s2s.cli.main import main; sys.argv = ['s2s', 'translate', 'runs/tiny']; main()\n"
-        "unwanted = 'datasets pandas scipy.special tensorboard matplotlib sacrebleu'.split()\n"
-        "print([m for m in unwanted if m in sys.modules])"
-    )
-    command = [sys.executable, "-c", code]
+# one process for both commands, since each would load torch; the first one needs less than the second one
+IMPORTS = """
+import sys
+from s2s.cli.main import commands, main
+train, sys.argv = sys.argv[1:], ["s2s", "translate", "runs/tiny"]
+main()
+print("loaded-by-translate", *sys.modules)
+commands(train, standalone_mode=False)
+print("loaded-by-train", *sys.modules)
+"""
+# optional features: each is loaded by the command that needs it
+OPTIONAL = ("inspection", "diagnosis", "comparison", "serving", "export", "evaluation.signs", "evaluation.gates")
+
+
+@pytest.fixture(scope="module")
+def printed(trained) -> list[str]:
+    """Lines of a process that translates a sentence, tells its modules, trains, and tells its modules again."""
+    words = ["train", "tiny.yaml", "run.dir=runs/imports", "training.updates=2", "decoding.max_ratio=0.1"]
+    words += ["device.threads=1", "device.precision=fp32"]
+    command = [sys.executable, "-c", IMPORTS, *words]
     done = subprocess.run(command, input="The dog sleeps.\n", capture_output=True, text=True, check=True, cwd=trained)
-    assert done.stdout.endswith("\n[]\n")
-    assert done.stdout.count("\n") == 2
+    shutil.rmtree(trained / "runs/imports")
+    return done.stdout.splitlines()
+
+
+def _modules(printed: list[str], command: str) -> list[str]:
+    (found,) = (line.split()[1:] for line in printed if line.startswith(f"{command} "))
+    return found
+
+
+def test_translate_command_imports_no_training_or_statistics_packages(printed):
+    modules = _modules(printed, "loaded-by-translate")
+    unwanted = ["datasets", "pandas", "scipy.special", "tensorboard", "matplotlib", "sacrebleu"]
+    assert [name for name in unwanted if name in modules] == []
+    # the translation, and nothing else, comes before them
+    assert [line.startswith("loaded-by-translate ") for line in printed[:2]] == [False, True]
+
+
+def test_training_imports_no_optional_feature(printed):
+    loaded = _modules(printed, "loaded-by-train")
+    assert "s2s.training.trainer" in loaded
+    assert [name for name in loaded if name.startswith(tuple(f"s2s.{feature}" for feature in OPTIONAL))] == []
+    assert [name for name in loaded if name.startswith("s2s.tasks.") and name.endswith("diagnosis")] == []
 
 
 def test_run_folder_may_be_empty_or_a_link(folder, monkeypatch):

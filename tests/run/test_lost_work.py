@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
+from s2s.files import write_atomically
 from s2s.run import manifest
 from s2s.run.folder import create_run_dir
 from s2s.run.tasks import read
@@ -278,12 +279,15 @@ def test_second_start_of_a_run_is_refused(folder):
 
 
 def test_start_reuses_an_interrupted_start_only(folder, monkeypatch):
-    def interrupt(*_words: object) -> None:
-        raise KeyboardInterrupt
+    def interrupt(path: Path, text: str) -> None:
+        # the recipe was written elsewhere before, to see that it can be read
+        if path.parent.name == "new":
+            raise KeyboardInterrupt
+        write_atomically(path, text)
 
     recipe = read(Path("tiny.yaml"), ["run.dir=new"])
     with monkeypatch.context() as once:
-        once.setattr("s2s.run.folder.write", interrupt)
+        once.setattr("s2s.run.folder.write_atomically", interrupt)
         with pytest.raises(KeyboardInterrupt):
             create_run_dir(recipe, {}, False).__enter__()
     assert not (folder / "new").exists()
