@@ -6,6 +6,7 @@ rates use the nearest one. sacreBLEU's own metrics handle several references as 
 """
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -245,7 +246,22 @@ def _interval(metric: "Metric", sums: Counts) -> tuple[float, float]:
 
 def scores_of(metric: "Metric", sums: Shaped[np.ndarray, "rows counts"]) -> Float[np.ndarray, " rows"]:
     """Compute a metric, in percent, from summed counts with one resample per row."""
-    return np.array([metric._aggregate_and_compute([row]).score for row in sums.tolist()])
+    from sacrebleu.metrics.bleu import BLEU
+
+    known = _bleu if type(metric) is BLEU and metric.smooth_method != "add-k" else None
+    found = ((known(row) if known else None, row) for row in sums.tolist())
+    return np.array([metric._aggregate_and_compute([row]).score if score is None else score for score, row in found])
+
+
+def _bleu(sums: Sequence[float]) -> float | None:
+    """Compute BLEU as sacreBLEU does, to the last bit, without its report; None if smoothing changes a precision."""
+    written, wanted, *counts = sums
+    order = len(counts) // 2
+    correct, total = counts[:order], counts[order:]
+    if not all(correct):
+        return None
+    precisions = [math.log(100.0 * right / of) for right, of in zip(correct, total, strict=True)]
+    return (math.exp(1 - wanted / written) if written < wanted else 1.0) * math.exp(sum(precisions) / order)
 
 
 def exact_share(translations: Sequence[str], references: Sequence[str]) -> float:

@@ -91,6 +91,18 @@ def test_paired_test_is_symmetric_in_the_systems():
     assert paired_p(first[:1], second[:1], _rate) == 1.0
 
 
+@pytest.mark.parametrize("smoothing", ["exp", "floor", "add-k", "none"])
+def test_inference_scores_of_sums_are_sacrebleus_to_the_last_bit(smoothing):
+    generator, metric = np.random.default_rng(2), BLEU(smooth_method=smoothing)
+    total = np.sort(generator.integers(4, 3000, (300, 4)))[:, ::-1]
+    correct = np.sort(generator.integers(0, total, (300, 4)))[:, ::-1]
+    # in some, one length or all have no match, or there is nothing
+    correct[:40, 3], correct[:20, 1:], correct[:10], total[:5] = 0, 0, 0, 0
+    lengths = np.stack([total[:, 0], generator.integers(4, 3000, 300)], axis=1)
+    sums = np.hstack([lengths, correct, total])
+    assert scores_of(metric, sums).tolist() == [metric._compute_score_from_stats(row).score for row in sums.tolist()]
+
+
 def test_inference_scores_of_sums_are_those_of_the_texts():
     references, texts = ["the cat sat on the mat", "a dog ran"], ["the cat sat on mat", "a big dog ran"]
     for metric in metrics().values():
