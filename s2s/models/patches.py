@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from s2s.errors import UserError
 from s2s.models.base import Encoder
+from s2s.nn.embeddings import Embedding
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,9 @@ def read_images(encoder: Encoder, shape: ImageShape, size: int, first: bool) -> 
 
 def width_of(encoder: Encoder) -> int:
     """Return the size of the vectors that a new encoder reads."""
+    if isinstance(encoder.embedding, Embedding):
+        # on the meta device, torch would import a compiler to scale the vectors
+        return encoder.embedding.width
     with torch.no_grad():
         return encoder.embedding(torch.zeros(1, 1, dtype=torch.long)).shape[2]
 
