@@ -52,6 +52,11 @@ class Operations(TorchDispatchMode):
         undivided: FLOPs of the longest chain if no operation is split.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # nothing is compiled while it counts, and to hide it from the compiler, torch would import the compiler
+        return False
+
     def __init__(self) -> None:
         super().__init__()
         self.count = self.depth = self.work = self.span = self.undivided = 0

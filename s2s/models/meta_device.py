@@ -10,9 +10,9 @@ from torch.overrides import TorchFunctionMode
 
 
 class _Undrawn(TorchFunctionMode):
-    """Skip `nn.init.normal_`.
+    """Skip `nn.init.normal_` and `Tensor.normal_`, which other initializations call.
 
-    On the meta device torch would import a compiler for it, which takes a second.
+    On the meta device torch would import a compiler for them, which takes a second.
     """
 
     def __torch_function__(
@@ -23,6 +23,8 @@ class _Undrawn(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         named = kwargs or {}
+        if func is torch.Tensor.normal_ and args[0].is_meta:
+            return args[0]
         return named["tensor"] if func is nn.init.normal_ else func(*args, **named)
 
 

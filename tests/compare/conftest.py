@@ -33,7 +33,8 @@ def _recipe(kind: str, pieces: int, parameters: int) -> Recipe:
         model=match_translator(kind, pieces, parameters, OPTIONS),
         training=TrainingSettings(updates=12, learning_rate=0.004, warmup=4, schedule="cosine"),
         validation=ValidationSettings(every=6, sentences=8, metric="loss"),
-        decoding=DecodingSettings(beam=1),
+        # what has hardly learned anything writes as long as it may
+        decoding=DecodingSettings(beam=1, max_ratio=0.5, max_extra=4),
         device=DeviceSettings(kind="cpu", precision="fp32"),
     )
 

@@ -40,10 +40,11 @@ LAWS = {
 
 
 @pytest.fixture
-def tiny(monkeypatch):
-    """Smaller sizes for the quick profile, and a machine that is steady and known."""
+def tiny(monkeypatch, counted_once):
+    """Smaller sizes for the quick profile, and a machine that is steady and known; operations are counted once."""
     for profile in ("quick", "definitive"):
         monkeypatch.setitem(SIZES, profile, TINY)
+    monkeypatch.setattr(parallelism, "counted", counted_once)
     monkeypatch.setattr(speed_benchmark, "chain", lambda device_context: 0.001)
     monkeypatch.setattr(parallelism, "places", lambda device_context: [Place("1 thread", device_context, 1), TWO])
 
@@ -59,14 +60,25 @@ def _known():
 
 
 @pytest.fixture
-def count_operations(contest, _known):
+def counted_once(_known):
+    """`counted`, once a file for each candidate and size."""
+
+    def count(comparison, candidate, sizes):
+        asked = repr((candidate, sizes))
+        if asked not in _known:
+            _known[asked] = counted(comparison, candidate, sizes)
+        return _known[asked]
+
+    return count
+
+
+@pytest.fixture
+def count_operations(contest, counted_once):
     """A function that counts a model's operations: once a file."""
 
     def count(model):
-        if model not in _known:
-            shared = contest([model])
-            _known[model] = counted(shared, shared.candidate(model), TINY)
-        return _known[model]
+        shared = contest([model])
+        return counted_once(shared, shared.candidate(model), TINY)
 
     return count
 

@@ -9,7 +9,19 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 from scipy import stats
 
-from s2s.evaluation.inference import RESAMPLES, Estimate, coin, draws, estimate, mean, median, paired_p, trend_p, wilson
+from s2s.evaluation.inference import (
+    RESAMPLES,
+    Estimate,
+    coin,
+    drawn_rows,
+    draws,
+    estimate,
+    mean,
+    median,
+    paired_p,
+    trend_p,
+    wilson,
+)
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.evaluation.significance import GroupComparison, compare, mcnemar
 
@@ -127,6 +139,11 @@ def test_inference_interval_of_a_mean_is_students():
 def test_inference_draws_are_sacrebleus_and_the_same_each_time_and_differ_by_stream():
     theirs = np.random.default_rng(12345).choice(20, size=(RESAMPLES, 20), replace=True)
     assert (draws(20) == np.stack([np.bincount(row, minlength=20) for row in theirs])).all()
+    # of many sentences, resamples are not drawn all at once
+    theirs = np.random.default_rng(12345).choice(901, size=(RESAMPLES, 901), replace=True)
+    wanted = np.stack([np.bincount(row, minlength=901) for row in theirs])
+    assert (draws(901) == wanted).all()
+    assert (np.stack(list(drawn_rows(901))) == wanted).all()
     assert (draws(20) == draws(20)).all()
     assert (draws(20) != draws(20, stream=1)).any()
 
@@ -146,8 +163,12 @@ def test_inference_bootstrap_interval_holds_its_share_of_the_truth():
 def test_inference_trend_is_that_of_scipys_permutations(rounds):
     values = np.random.default_rng(len(rounds)).normal(0, 1, len(rounds)) + np.array(rounds) / 3
     x = np.log(np.array(rounds) - rounds[0] + 1)
+
+    def correlation(own, axis):
+        return abs(stats.pearsonr(np.broadcast_to(x, own.shape), own, axis=axis)[0])
+
     orders = stats.permutation_test(
-        (values,), lambda own: abs(stats.pearsonr(x, own)[0]), permutation_type="pairings", alternative="greater"
+        (values,), correlation, permutation_type="pairings", alternative="greater", vectorized=True
     )
     # scipy counts the given order once more where it has not seen all
     wanted = orders.pvalue if len(rounds) < 8 else pytest.approx(orders.pvalue, abs=0.02)

@@ -104,12 +104,13 @@ def ask(case: Case, world: Path, folder: Path) -> Answer:
 def _there(*folders: Path) -> dict[str, tuple[int, int]]:
     """All files with their sizes and times; of folders that they are there."""
     found = {}
-    for path in (path for folder in folders for path in folder.rglob("*")):
-        # an empty file that says nothing but that somebody was here
-        if path.name == ".lock":
-            continue
-        about = path.lstat()
-        found[str(path)] = (0, 0) if path.is_dir() else (about.st_size, about.st_mtime_ns)
+    for here, within, files in (each for folder in folders for each in os.walk(folder)):
+        found.update((f"{here}/{name}", (0, 0)) for name in within)
+        for name in files:
+            # an empty file that says nothing but that somebody was here
+            if name != ".lock":
+                about = os.lstat(f"{here}/{name}")
+                found[f"{here}/{name}"] = about.st_size, about.st_mtime_ns
     return found
 
 

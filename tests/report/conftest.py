@@ -1,11 +1,13 @@
 """A finished comparison of four models, with every kind of figure, verdict and failure."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from s2s.comparison.report.drawing import draw
+from s2s.comparison.report import drawing
+from s2s.comparison.report.figures import Drawing, drawn
 from s2s.comparison.results import (
     Axis,
     CandidateSummary,
@@ -396,16 +398,33 @@ def found() -> tuple[Summary, list[Result]]:
     return comparison()
 
 
+@pytest.fixture(scope="session")
+def drawn_once() -> Callable[..., Drawing]:
+    """`drawn`, once for each figure: that it gives the same again has a test of its own."""
+    known: dict[tuple[str, tuple[str, ...], bool], Drawing] = {}
+
+    def once(figure: Figure, models: list[str], linear: bool = False) -> Drawing:
+        asked = figure.model_dump_json(), tuple(models), linear
+        if asked not in known:
+            known[asked] = drawn(figure, models, linear)
+        return known[asked]
+
+    return once
+
+
 @pytest.fixture
-def saved(tmp_path: Path) -> Path:
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn_once: Callable[..., Drawing]) -> Path:
     """Folder of the comparison with the first question alone; nothing is drawn yet."""
+    monkeypatch.setattr(drawing, "drawn", drawn_once)
     summary, results = comparison()
     return save(tmp_path / "compare-1", summary, results[:1])
 
 
 @pytest.fixture(scope="session")
-def drawn_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def drawn_folder(tmp_path_factory: pytest.TempPathFactory, drawn_once: Callable[..., Drawing]) -> Path:
     """Folder of the comparison with its report; not to be changed."""
     folder = save(tmp_path_factory.mktemp("drawn") / "compare-1", *comparison())
-    draw(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drawing, "drawn", drawn_once)
+        drawing.draw(folder)
     return folder

@@ -58,8 +58,8 @@ def test_figure_of_odd_data_is_drawn(name, linear):
     assert drawing.svg.rstrip().endswith("</svg>")
 
 
-def test_figure_has_a_spot_for_every_value(figure, models):
-    drawing = drawn(figure, models)
+def test_figure_has_a_spot_for_every_value(figure, models, drawn_once):
+    drawing = drawn_once(figure, models)
     values = [y for one in figure.series for y in one.y if y is not None]
     assert len(drawing.spots) + drawing.hidden == len(values)
     assert len(drawing.panels) == len(figure.heatmaps)

@@ -38,6 +38,8 @@ _MODEL = "{kind: transformer, width: 16, heads: 2, feedforward: 16, dropout: 0.0
 _ENCODER = _MODEL.replace(", decoder_layers: 1", "")
 _COURSE = "validation: {every: 1000}\ndevice: {kind: cpu, precision: fp32, threads: 1}\n"
 _TRAINING = "updates: 1000, warmup: 10, learning_rate: 0.01"
+# what has learned nothing yet writes as long as it may
+_DECODING = "beam: 2, max_ratio: 0.2, max_extra: 4"
 _BRIEF = ["validation.sentences=1", "decoding.beam=1", "decoding.max_ratio=0.1", "data.test=null", "model.dropout=0.0"]
 _KILLED = 9
 # three micro-batches or one; the last of an epoch are smaller, down to one example
@@ -48,6 +50,7 @@ tokenizer: {{kind: char, size: 200}}
 batches: {{tokens: 500}}
 model: {_MODEL}
 training: {{{_TRAINING}, tokens_per_update: 1200}}
+decoding: {{{_DECODING}}}
 """,
     "classification": f"""
 data: {{train: texts.tsv, validation: 4, test: 4}}
@@ -96,6 +99,7 @@ tokenizer: {{kind: char, size: 200}}
 batches: {{tokens: 700}}
 model: {_MODEL}
 training: {{{_TRAINING}, tokens_per_update: 1800}}
+decoding: {{{_DECODING}}}
 """,
 }
 

@@ -155,7 +155,10 @@ def _look() -> Iterator[None]:
 def _lay_out(page: canvas.Figure) -> None:
     """Compute the layout once, so that all files and the spots agree."""
     use_installed_fonts(page)
-    page.draw_without_rendering()
+    # as each drawing would; one that nobody sees would change nothing more
+    engine = page.get_layout_engine()
+    if page.axes and engine:
+        engine.execute(page)
     page.set_layout_engine("none")
 
 
