@@ -200,21 +200,23 @@ def test_transfer_translates_with_the_best_validation(contest, monkeypatch):
     made, validated, translated = contest(["gru"]), [], []
     take, translator = transfer.pair_losses, translation.TextTranslator
 
-    def worse_and_worse(model, data, *rest):
+    def best_at_the_second(model, data, *rest):
+        """Losses where the second validation of each arm, after some updates, is the best of its six."""
+        number = len(validated)
         validated.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
-        return take(model, data, *rest) * 0 + len(validated)
+        return take(model, data, *rest) * 0 + number - number % 6 + (1, 0, 2, 3, 4, 5)[number % 6]
 
     def seen(model, *rest):
         translated.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
         return translator(model, *rest)
 
-    monkeypatch.setattr(transfer, "pair_losses", worse_and_worse)
+    monkeypatch.setattr(transfer, "pair_losses", best_at_the_second)
     monkeypatch.setattr(translation, "TextTranslator", seen)
     found = EXPERIMENT.measure(made, EXPERIMENT.trials(made)[1])
     # two rates of three looks each, in every arm
-    assert [arm.losses[0] for arm in found.arms.values()] == [1, 7, 13]
-    assert all(torch.equal(translated[arm], validated[6 * arm]) for arm in range(3))
-    assert not torch.equal(validated[0], validated[2])
+    assert [arm.losses[0] for arm in found.arms.values()] == [0, 6, 12]
+    assert all(torch.equal(translated[arm], validated[6 * arm + 1]) for arm in range(3))
+    assert not any(torch.equal(validated[1], validated[other]) for other in (0, 2))
 
 
 def test_transfer_lower_loss_is_better_whoever_gains_more(contest):
