@@ -19,7 +19,7 @@ from s2s.models.transformer_layers import DecoderLayer, EncoderLayer, Transforme
 from s2s.nn.attention import Attention
 from s2s.nn.embeddings import Embedding, sinusoids
 from s2s.nn.layers import FeedForward, Residual
-from s2s.nn.positions import MAX_DISTANCE, RelativeBuckets
+from s2s.nn.positions import RelativeBuckets
 
 
 def save(
@@ -47,7 +47,7 @@ def save(
         if isinstance(part.bias, RelativeBuckets):
             for layer in into.layer:
                 layer.self_attention.relative_attention_bias = _numbers(part.bias.values.weight)
-                layer.self_attention.relative_attention_max_distance = np.dtype("int32").type(MAX_DISTANCE)
+                layer.self_attention.relative_attention_max_distance = np.dtype("int32").type(part.bias.max_distance)
     for name, value in zip(("pad", "bos", "eos", "unk"), SPECIAL_TOKENS, strict=True):
         if name != "pad":
             setattr(spec.config, f"{name}_token", value)

@@ -4,9 +4,9 @@ The modules are in `transformer_layers.py`, `transformer_causal.py` and `s2s/nn`
 model is built, so that mistakes in a recipe are reported at once.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from s2s.recipe.schema import Epsilon, Inner, Layers, Length, Probability, Section, Width
 
@@ -56,6 +56,9 @@ class Blocks(Section):
     third matrix of width times `feedforward` (Shazeer 2020)."""
     max_positions: Length = 1024
     """Longest sequence in tokens for learned positions; the other kinds have no limit."""
+    max_distance: Annotated[int, Field(ge=17)] = 128
+    """Distance in tokens from which on all share one bias of `relative` positions. What training texts are too short
+    for stays untrained: where longer texts will come, at most half of the length of training texts."""
     dropout: Probability = 0.1
     """Dropout rate of the embeddings and of each block's output."""
     attention_dropout: Probability = 0.0
@@ -262,7 +265,7 @@ class _Parts:
         s = self.settings
         if self.positions == "alibi":
             return Alibi(s.heads, side)
-        return RelativeBuckets(s.heads, s.width, side) if self.positions == "relative" else None
+        return RelativeBuckets(s.heads, s.width, side, s.max_distance) if self.positions == "relative" else None
 
     def last_norm(self) -> "nn.Module":
         """Build the final norm of a pre-norm model; post-norm models have none."""

@@ -22,7 +22,7 @@ Side = Literal["encoder", "decoder"]
 
 # Raffel et al. (2020), section 2.1: 32 buckets; all distances of 128 and more share the last one.
 _BUCKETS = 32
-MAX_DISTANCE = 128
+_MAX_DISTANCE = 128
 
 
 class Rotary(nn.Module):
@@ -177,30 +177,35 @@ class RelativeBuckets(PositionBias):
         heads: Number of query heads.
         width: Size of the model, for the standard deviation of the initial values, 1 / √width.
         side: `"encoder"` or `"decoder"`.
+        max_distance: Distance from which on all share the last bucket, 17 or more.
 
     Example:
         >>> RelativeBuckets(heads=4, width=16, side="encoder")(new=2, length=6).shape
         torch.Size([4, 2, 6])
     """
 
-    def __init__(self, heads: int, width: int, side: Side) -> None:
+    def __init__(self, heads: int, width: int, side: Side, max_distance: int = _MAX_DISTANCE) -> None:
         super().__init__()
         self.both = side == "encoder"
+        self.max_distance = max_distance
         self.values = nn.Embedding(_BUCKETS, heads)
         nn.init.normal_(self.values.weight, std=width**-0.5)
 
     def forward(self, new: int, length: int) -> Bias:
         """Return the learned bias of each distance."""
-        found = distance_buckets(_distances(new, length, self.values.weight.device), self.both)
+        found = distance_buckets(_distances(new, length, self.values.weight.device), self.both, self.max_distance)
         return self.values(found).permute(2, 0, 1)
 
 
-def distance_buckets(distances: Int[Tensor, "*shape"], both: bool) -> Int[Tensor, "*shape"]:
+def distance_buckets(
+    distances: Int[Tensor, "*shape"], both: bool, max_distance: int = _MAX_DISTANCE
+) -> Int[Tensor, "*shape"]:
     """Map distances to buckets, as T5's code does.
 
     Args:
         distances: Source position minus target position.
         both: True to distinguish directions (encoder). False gives bucket 0 to all later sources (decoder).
+        max_distance: Distance from which on all share the last bucket.
 
     Returns:
         Bucket numbers from 0 to 31, of the same shape.
@@ -215,7 +220,7 @@ def distance_buckets(distances: Int[Tensor, "*shape"], both: bool) -> Int[Tensor
     ahead = (distances > 0) * count if both else torch.zeros_like(distances)
     far = distances.abs() if both else (-distances).clamp(min=0)
     near = count // 2
-    share = (far.clamp(min=1).float() / near).log() / math.log(MAX_DISTANCE / near)
+    share = (far.clamp(min=1).float() / near).log() / math.log(max_distance / near)
     grown = (near + (share * (count - near)).long()).clamp(max=count - 1)
     return ahead + torch.where(far < near, far, grown)
 

@@ -78,9 +78,13 @@ def test_positions_kinds_are_those_of_the_settings():
     assert part_of("none", "learned") == "equal-none-learned"
     # no more positions are learned than are read: a longer table would take its parameters from the layers
     for longest in (160, 2000):
-        changed = with_kinds(transformer, ("learned", "none"), longest)
+        changed = with_kinds(transformer, ("learned", "none"), longest, 90)
         kinds = (changed.encoder_positions, changed.decoder_positions)
         assert (*kinds, changed.max_positions) == ("learned", "none", longest)
+        assert changed.max_distance == transformer.max_distance
+    # no distance is told apart that training texts do not have
+    for trained, wanted in ((90, 45), (20, 17)):
+        assert with_kinds(transformer, ("relative", "relative"), 160, trained).max_distance == wanted
 
 
 @pytest.mark.parametrize("kind", ["none", "sinusoidal"])
@@ -88,7 +92,7 @@ def test_positions_losses_without_encoder_positions_ignore_order(contest, kind):
     made = contest(["transformer"])
     recipe = made.candidates[0].recipe
     data = prepared(recipe)
-    settings = with_kinds(recipe.model, (kind, "sinusoidal"), 128)
+    settings = with_kinds(recipe.model, (kind, "sinusoidal"), 128, 90)
     model = build_model(recipe.model_copy(update={"model": settings}), *sizes_of(data))
     with torch.no_grad():
         for p in model.parameters():

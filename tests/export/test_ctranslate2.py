@@ -31,6 +31,7 @@ VARIANTS: list[dict[str, Any]] = [
     *({"encoder_positions": kind, "decoder_positions": kind} for kind in INSIDE),
     {"encoder_positions": "rope"},
     {"decoder_positions": "relative"},
+    {"encoder_positions": "relative", "decoder_positions": "relative", "max_distance": 17},
     {"heads_kind": "wide"},
     {"key_value_heads": 2},
     {"heads_kind": "wide", "key_value_heads": 1, "encoder_positions": "rope", "decoder_positions": "rope"},

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from s2s.models.transformer import Settings, build
 from s2s.nn.attention import Attention, add_bias_to_mask, causal_mask
 from s2s.nn.positions import Alibi, RelativeBuckets, Rotary, alibi_slopes, distance_buckets
 
@@ -100,12 +101,25 @@ def _bucket(distance: int, bidirectional: bool, count: int = 32, farthest: int =
     return bucket + min(large, count - 1)
 
 
+@pytest.mark.parametrize("farthest", [128, 40, 17])
 @pytest.mark.parametrize("both", [True, False])
-def test_position_bias_buckets_are_those_of_the_published_formula(both):
+def test_position_bias_buckets_are_those_of_the_published_formula(both, farthest):
     distances = torch.arange(-300, 301)
-    found = distance_buckets(distances, both)
-    assert found.tolist() == [_bucket(distance, both) for distance in distances.tolist()]
-    assert set(found.tolist()) == set(range(32)) - ({16} if both else set())
+    found = distance_buckets(distances, both, farthest)
+    assert found.tolist() == [_bucket(distance, both, farthest=farthest) for distance in distances.tolist()]
+    if farthest == 128:
+        assert set(found.tolist()) == set(range(32)) - ({16} if both else set())
+    # all from here on are alike
+    assert len(set(found[distances <= -farthest].tolist())) == 1
+    assert len(set(found[distances >= farthest].tolist())) == 1
+
+
+def test_distances_beyond_the_largest_have_its_bias():
+    settings = Settings(width=16, heads=2, feedforward=8, encoder_positions="relative", max_distance=20)
+    bias = build(settings, 9, 9).encoder.bias(40, 40)
+    assert (bias[:, 0, 20:] == bias[:, 0, 20:21]).all()
+    assert (bias[:, 39, :20] == bias[:, 39, 19:20]).all()
+    assert not (bias[:, 0, 15] == bias[:, 0, 20]).any()
 
 
 def test_learned_bias_is_looked_up_by_distance_for_each_head():

@@ -51,6 +51,8 @@ _ENDS = ".!?"
 # words and number of the long texts; positions of a bin, and target tokens that it must have
 _LONG, _LONG_TEXTS = 60, 60
 _BIN, _PIECES = 10, 30
+# least value of `max_distance`
+_NEAREST = 17
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def measure(comparison: Comparison, trial: Trial) -> TrainedPositions | OtherPos
     kinds, settings = trainings[trial.part], candidate.settings
     pieces, kind = sizes_of(data), recipe.model.kind
     parameters = translators(*pieces).parameters(kind, settings)
-    settings = resized(with_kinds(settings, kinds, longest), kind, pieces, parameters)
+    settings = resized(with_kinds(settings, kinds, longest, _longest_trained(data)), kind, pieces, parameters)
     recipe = recipe.model_copy(update={"model": settings})
     short = train_briefly(recipe, data, trial.seed or 0, device_context)
     return OtherPositions(
@@ -208,11 +210,24 @@ def part_of(encoder: str, decoder: str) -> str:
     return f"equal-{encoder}-{decoder}".lower().replace("_", "-")
 
 
-def with_kinds(settings: Section, kinds: tuple[str, str], longest: int) -> Section:
-    """Return the settings with these kinds of positions; tables of learned ones have `longest` rows."""
+def _longest_trained(data: PreparedTranslation) -> int:
+    """Return the number of tokens of the longest training source or target."""
+    return int(max(data.train.source_lengths.max(), data.train.target_lengths.max()))
+
+
+def with_kinds(settings: Section, kinds: tuple[str, str], longest: int, trained: int) -> Section:
+    """Return the settings with these kinds of positions.
+
+    Args:
+        longest: Rows of a table of learned positions.
+        trained: Tokens of the longest training text. Relative positions tell distances apart up to half of it: larger
+            ones are rare in training, or do not occur at all.
+    """
     given = settings.model_dump() | dict(zip(_SIDES, kinds, strict=True))
     if "max_positions" in given:
         given["max_positions"] = longest
+    if "max_distance" in given and "relative" in kinds:
+        given["max_distance"] = max(_NEAREST, trained // 2)
     return type(settings).model_validate(given)
 
 
