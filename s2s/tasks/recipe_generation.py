@@ -176,12 +176,23 @@ def choose_normalization(targets: Iterable[str]) -> tuple[str, str]:
 
 
 def choose_tokenizer(
-    texts: Sequence[str], sides: Sequence[WordStatistics], normalization: str, lowercase: bool = False
+    texts: Sequence[str],
+    sides: Sequence[WordStatistics],
+    normalization: str,
+    lowercase: bool = False,
+    most: float | None = None,
 ) -> TokenizerChoice:
     """Choose the kind and size of a tokenizer.
 
     Words for a closed vocabulary, characters for single words, else subwords in a vocabulary as large as the texts
     support.
+
+    Args:
+        texts: Texts that a vocabulary is tried with.
+        sides: Statistics of their words, of sources and targets.
+        normalization: Unicode normalization.
+        lowercase: True to lower-case the texts.
+        most: Largest number of subwords; None: one for each 50 words.
     """
     types, characters, words = (sum(getattr(side, key) for side in sides) for key in ("types", "characters", "words"))
     some = texts[:: max(1, len(texts) // _TRIED)]
@@ -190,7 +201,7 @@ def choose_tokenizer(
         tried = [("word", types + _SPECIALS, f"{types:,} different words, and no new one is to be expected")]
     elif not any(side.spelt for side in sides):
         # Each token should occur often.
-        most = max(_SIZES[-1], words / _SEEN)
+        most = max(_SIZES[-1], most or words / _SEEN)
         said = f"{words:,} words, {types:,} different ones, can fill them"
         if any(side.unspaced for side in sides):
             # The vocabulary needs all characters, 256 bytes, and as many subwords as there are characters.

@@ -25,6 +25,7 @@ from s2s.tasks.images.recipe_generation import generate_image_recipe
 from s2s.tasks.language_model.data import DocumentSource
 from s2s.tasks.language_model.recipe_generation import generate_language_model_recipe
 from s2s.tasks.recipe_generation import Splits
+from s2s.tasks.translation import recipe_generation
 from s2s.tasks.translation.recipe_generation import generate_translation_recipe
 
 RULES = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "rules.py"))
@@ -118,13 +119,37 @@ def test_new_natural_text_gets_as_many_pieces_as_it_fills(tmp_path, pairs):
     files = _lines(tmp_path / "a.en", _sentences(pairs)), _lines(tmp_path / "a.de", _sentences(pairs, seed=2))
     recipe = _read(tmp_path, generate_translation_recipe("mine", Splits(files)))
     assert recipe.tokenizer.kind == "unigram"
-    assert recipe.tokenizer.size == {30: 300, 1_000: 400}[pairs]
+    assert recipe.tokenizer.size == {30: 350, 1_000: 1_000}[pairs]
     assert (recipe.data.source, recipe.data.target) == ("en", "de")
     corpus = load(recipe.data)
     assert len(corpus.train) + len(corpus.validation) + len(corpus.test) == pairs
     # it would refuse a size that the text does not fill
     train_pair(corpus.train["source"], corpus.train["target"], recipe.tokenizer)
     assert 0 < recipe.training.warmup == round(0.1 * recipe.training.updates)
+
+
+def test_new_natural_text_of_few_words_and_many_letters_has_no_rules(tmp_path):
+    """Too little text for subwords is spelt, like single words; but it has filters, and more than one right answer."""
+    drawn = random.Random(1)
+    letters = [chr(code) for code in (*range(0x61, 0x7B), *range(0x3B1, 0x3CA), *range(0x430, 0x450))]
+    words = iter(["".join(drawn.choices(letters, k=5)) for _ in range(600)])
+    rows = [f"{next(words)} and {next(words)}.\t{next(words)} {next(words)}!" for _ in range(120)]
+    text = generate_translation_recipe("mine", Splits(_lines(tmp_path / "a.tsv", rows)))
+    recipe = _read(tmp_path, text)
+    assert (recipe.tokenizer.kind, recipe.model.kind) == ("char", "lstm-attention")
+    assert (recipe.validation.metric, recipe.decoding.beam, recipe.training.label_smoothing) == ("bleu", 5, 0.1)
+    assert recipe.data.filters.max_words == 250
+    assert recipe.model.dropout == 0.3
+    assert "rules" not in text
+
+
+@pytest.mark.parametrize(("most", "kind"), [(400, "lstm-attention"), (300, "transformer")])
+def test_new_small_natural_text_is_learned_by_an_lstm(tmp_path, monkeypatch, most, kind):
+    monkeypatch.setattr(recipe_generation, "_SMALL", most)
+    files = _lines(tmp_path / "a.en", _sentences(400)), _lines(tmp_path / "a.de", _sentences(400, seed=2))
+    recipe = _read(tmp_path, generate_translation_recipe("mine", Splits(files)))
+    assert recipe.model.kind == kind
+    assert recipe.model.encoder_layers == (1 if kind == "lstm-attention" else 3)
 
 
 def test_new_nineteen_words_are_pieces_however_many_pairs_there_are(tmp_path):
@@ -274,7 +299,7 @@ def test_new_sentences_without_spaces_are_natural_text(tmp_path, reversed_):
     text = generate_translation_recipe("mine", Splits(table))
     recipe = _read(tmp_path, text)
     assert recipe.tokenizer.kind == "unigram"
-    assert recipe.model.kind == "transformer"
+    assert recipe.model.kind == "lstm-attention"
     assert recipe.training.label_smoothing == 0.1
     assert recipe.validation.metric == ("bleu" if reversed_ else "chrf")
     assert recipe.data.filters.max_words == 250

@@ -51,6 +51,8 @@ _MEASURED = 50_000
 _LONGEST = 2048
 # If the usual filters drop a larger share of natural text, they do not suit the text.
 _FILTERED = 0.01
+# Most pairs of natural text that an LSTM learns from better than a Transformer.
+_SMALL = 10_000
 
 
 def generate_translation_recipe(
@@ -141,9 +143,15 @@ def _measure(train: "datasets.Dataset", others: Sequence["datasets.Dataset"]) ->
     sides = [count_words(_texts(side, [train]), _texts(side, others)) for side in (0, 1)]
     normalization, why = choose_normalization(_texts(1, [train, *others]))
     measured = sample_evenly(train, _MEASURED)
-    tokens = choose_tokenizer([text for pair in pairs(measured) for text in pair], sides, normalization)
+    texts = [text for pair in pairs(measured) for text in pair]
+    # 1,000 pieces for 10,000 words, 2,000 for 60,000, 4,000 for 110,000 (docs/dev/log.md); 8,000 for Multi30k
+    most = 13 * sum(side.words for side in sides) ** 0.5
+    tokens = choose_tokenizer(texts, sides, normalization, most=most)
     lengths = np.concatenate([_lengths(part, tokens.tokenizer) for part in (measured, *others)], axis=1)
-    ruled = tokens.kind != "unigram" and not any(side.sentences for side in sides)
+    # Natural text that is too little for subwords is spelt, too, but has no rules.
+    ruled = not any(side.sentences for side in sides) and (
+        all(side.closed for side in sides) or any(side.spelt for side in sides)
+    )
     max_length, why_length = _max_length(lengths, ruled)
     fits = lengths.max(axis=0) < max_length
     targets = lengths[1, fits] if fits.any() else lengths[1]
@@ -247,18 +255,19 @@ def _rule_sizes(examples: int, pieces: int) -> dict[str, Any]:
 def _text_sizes(examples: int, pieces: int) -> dict[str, Any]:
     """Return sizes for natural text.
 
-    Larger corpora get larger models, fewer epochs and less dropout.
+    Larger corpora get larger models, fewer epochs and less dropout. A small one gets an LSTM with attention, which
+    learns more from few sentences than a Transformer, in less time (docs/dev/log.md).
     """
-    large, middling = examples > 300_000, examples > 50_000
+    large, middling, small = examples > 300_000, examples > 50_000, examples <= _SMALL
     width = 512 if large else 256 if examples > 100_000 else 128
     tokens = 4096 if examples > 10_000 else 2048 if examples > 2_000 else 1024
     passes = 15 if large else 30 if middling else 60
     return {
         "tokens": tokens,
-        "model": "transformer",
+        "model": "lstm-attention # learns more from few sentences than a Transformer" if small else "transformer",
         "width": width,
-        "heads": f"  heads: 4\n  feedforward: {4 * width}\n",
-        "layers": 6 if large else 3,
+        "heads": "" if small else f"  heads: 4\n  feedforward: {4 * width}\n",
+        "layers": 1 if small else 6 if large else 3,
         "dropout": 0.1 if large else 0.3,
         "why_dropout": "the smaller the corpus, the more",
         "updates": rounded(passes * pieces / tokens, 1_000, 100_000),
