@@ -25,7 +25,7 @@ SECONDS: dict[str, dict[Profile, float]] = {
     "capacity": {"quick": 7, "lecture": 37, "definitive": 75},
     "gradients": {"quick": 1, "lecture": 10, "definitive": 33},
     "bottleneck": {"quick": 5, "lecture": 16, "definitive": 16},
-    "positions": {"quick": 2, "lecture": 2, "definitive": 4},
+    "positions": {"quick": 3, "lecture": 12, "definitive": 16},
     "decoding": {"quick": 4, "lecture": 4, "definitive": 30},
     "text-length": {"quick": 1, "lecture": 1, "definitive": 1},
 }

@@ -56,7 +56,7 @@ class Blocks(Section):
     third matrix of width times `feedforward` (Shazeer 2020)."""
     max_positions: Length = 1024
     """Longest sequence in tokens for learned positions; the other kinds have no limit."""
-    max_distance: Annotated[int, Field(ge=17)] = 128
+    max_distance: Annotated[int, Field(ge=17, le=1_000_000)] = 128
     """Distance in tokens from which on all share one bias of `relative` positions. What training texts are too short
     for stays untrained: where longer texts will come, at most half of the length of training texts."""
     dropout: Probability = 0.1
