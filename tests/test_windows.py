@@ -62,7 +62,7 @@ MODULES = [
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory) -> list[str]:
-    """What one process prints where Windows is imitated; a second one would load torch again."""
+    """Output of one process where Windows is imitated; a second one would load torch again."""
     program = f"""
         for name in {MODULES}:
             importlib.import_module(name)

@@ -70,7 +70,7 @@ def test_kept_share_is_that_of_sacrebleus_corpus_scores():
             ]
             # two sentences have the words of the longest training source
             assert share == pytest.approx(100 * statistics.mean(bleu[1:]) / bleu[0])
-    assert (own.own, own.more, own.p) == (True, None, None)
+    assert (own.positions, own.more, own.p) == ("sinusoidal", None, None)
     assert relative.more.value == pytest.approx(statistics.mean(relative.shares) - statistics.mean(own.shares))
     assert (own.learned, own.seeds, own.written) == (_LEARNED, 3, 100)
 

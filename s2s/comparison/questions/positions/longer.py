@@ -14,8 +14,8 @@ from s2s.evaluation.differences import Difference, welch
 from s2s.evaluation.gates import Gate, failed, translates
 from s2s.evaluation.inference import Estimate, holm, mean
 
-RELATIVE = "relative"
-"""Kind of positions that the claim is about."""
+# Kind of positions that the claim is about.
+_RELATIVE = "relative"
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,10 @@ class LongerTexts:
 
 @dataclass(frozen=True)
 class Kept:
-    """What one kind of positions keeps of its BLEU on texts longer than trained on.
+    """Share of its BLEU that a model with one kind of positions keeps on texts longer than trained on.
 
     Attributes:
         positions: Kind of positions of encoder and decoder.
-        own: True if it is the model's own in the comparison.
         bleu: BLEU of single sentences.
         shares: BLEU of longer texts in percent of that, mean over numbers of sentences, one for each seed.
         more: Difference of the shares to those with the model's own kind; None for its own, and below two seeds.
@@ -42,7 +41,6 @@ class Kept:
     """
 
     positions: str
-    own: bool
     bleu: float
     shares: list[float]
     more: Difference | None
@@ -73,7 +71,7 @@ def kept_by(scores: Scores) -> list[Kept]:
     """
     if len(scores) < 2 or not all(scores.values()):
         return []
-    kinds = split(scores)
+    kinds = _split(scores)
     places = longer_kinds(kinds)
     if not places:
         return []
@@ -85,7 +83,6 @@ def kept_by(scores: Scores) -> list[Kept]:
     return [
         Kept(
             positions=name,
-            own=name == own,
             bleu=statistics.mean(each[0].bleu for each in runs.values()),
             shares=shares[name],
             more=apart.get(name),
@@ -97,7 +94,7 @@ def kept_by(scores: Scores) -> list[Kept]:
     ]
 
 
-def split(scores: Scores) -> dict[str, Kinds]:
+def _split(scores: Scores) -> dict[str, Kinds]:
     """Split the texts of each kind of positions by length; see `split_by_length`."""
     return {
         name: {seed: split_by_length(each.parts, each.learned) for seed, each in runs.items()}
@@ -115,7 +112,7 @@ def _written(runs: Kinds, place: int) -> float:
 def longer_figure(model: str, scores: Scores) -> Figure:
     """Draw the kept share of BLEU against the length of the source, a line for each kind of positions."""
     lines = []
-    for name, runs in split(scores).items():
+    for name, runs in _split(scores).items():
         places = range(min(map(len, runs.values())))
         first = next(iter(runs.values()))
         words = [float(first[i].words.mean()) for i in places]
@@ -166,14 +163,14 @@ def reaches_farther(
         The claim; None without a Transformer that was trained with relative positions beside other ones of its own.
     """
     found = {model: {each.positions: each for each in own[1:]} for model, own in kept.items()}
-    model = next((each for each, kinds in found.items() if traits[each].is_transformer and RELATIVE in kinds), None)
+    model = next((each for each, kinds in found.items() if traits[each].is_transformer and _RELATIVE in kinds), None)
     if model is None:
         return None
     own, by_kind, checks = kept[model][0], found[model], gates.get(model, [])
-    decision = decide([_pair(by_kind[RELATIVE], checks)])
-    shares = {_name(kind): f"{each.share.value:.0f} %" for kind, each in by_kind.items() if kind != RELATIVE}
+    decision = decide([_pair(by_kind[_RELATIVE], checks)])
+    shares = {_name(kind): f"{each.share.value:.0f} %" for kind, each in by_kind.items() if kind != _RELATIVE}
     sentence = (
-        f"Beyond the {own.learned} words trained on, {model} keeps {by_kind[RELATIVE].share.value:.0f} % of its BLEU "
+        f"Beyond the {own.learned} words trained on, {model} keeps {by_kind[_RELATIVE].share.value:.0f} % of its BLEU "
         f"on single sentences with relative positions and {own.share.value:.0f} % with {own.positions} "
         f"ones{decision.because}."
     )
@@ -187,7 +184,7 @@ def reaches_farther(
         verdict=decision.verdict,
         sentence=sentence,
         numbers=claim_numbers(
-            {each: by_kind[RELATIVE].share if each == model else None for each in traits},
+            {each: by_kind[_RELATIVE].share if each == model else None for each in traits},
             notes={model: ", ".join(f"{kind} {share}" for kind, share in others.items())},
         ),
         p=decision.p,
@@ -196,7 +193,7 @@ def reaches_farther(
         stable={
             f"{kind} positions": decide([_pair(each, checks)]).verdict == decision.verdict
             for kind, each in by_kind.items()
-            if kind not in (RELATIVE, "none")
+            if kind not in (_RELATIVE, "none")
         },
     )
 
