@@ -18,7 +18,7 @@ from s2s.errors import UserError
 from s2s.recipe.reading import recipe_path
 from s2s.run import memory_check
 from s2s.run.memory_check import check_memory
-from s2s.run.tasks import read
+from s2s.run.tasks import read, task_of
 from s2s.tasks.translation.task import TASK, build_model
 from s2s.training.trainer import Trainer
 
@@ -49,6 +49,25 @@ def test_memory_check_refuses_too_many_layers_before_building(monkeypatch):
         pytest.raises(UserError, match=r"parameters needs more than .* GiB\s+of memory"),
         check_memory(TASK, _recipe("model.encoder_layers=20")),
     ):
+        raise AssertionError("it was let in")
+
+
+@pytest.mark.parametrize(
+    "name", ["translate", "cases", "captioning", "lm_builtin", "mlm_imdb", "text_to_text", "vit_mnist"]
+)
+def test_memory_check_refuses_models_of_every_task_before_data_are_read(monkeypatch, name):
+    recipe = read(recipe_path(Path(name)), [])
+    monkeypatch.setattr(memory_check, "_memory", lambda kind: 1)
+    with pytest.raises(UserError, match="GiB"), check_memory(task_of(recipe), recipe):
+        raise AssertionError("it was let in")
+
+
+def test_memory_check_counts_the_decoder_behind_an_encoder_of_images(monkeypatch):
+    monkeypatch.setattr(memory_check, "_memory", lambda kind: 10**8)
+    small, large = (read(recipe_path(Path("captioning")), [f"model.decoder_layers={layers}"]) for layers in (1, 200))
+    with check_memory(task_of(small), small):
+        pass
+    with pytest.raises(UserError, match="GiB"), check_memory(task_of(large), large):
         raise AssertionError("it was let in")
 
 
