@@ -11,6 +11,7 @@ from s2s.comparison.claims import Traits
 from s2s.comparison.longer_texts import TextScores
 from s2s.comparison.questions.positions.longer import (
     LongerTexts,
+    bleu_without,
     kept_by,
     longer_figure,
     longer_table,
@@ -73,6 +74,13 @@ def test_kept_share_is_that_of_sacrebleus_corpus_scores():
     assert (own.positions, own.more, own.p) == ("sinusoidal", None, None)
     assert relative.more.value == pytest.approx(statistics.mean(relative.shares) - statistics.mean(own.shares))
     assert (own.learned, own.seeds, own.written) == (_LEARNED, 3, 100)
+
+
+def test_bleu_without_positions_stands_beside_that_of_the_models_own():
+    own, alibi, none = kept_by(_kinds(sinusoidal=0.2, alibi=0.05) | {"none": {1: _scores(0.1, 8), 2: _scores(0.1, 9)}})
+    assert own.bleu != none.bleu
+    found = bleu_without({"transformer": [own, alibi, none], "conv": [own, alibi]})
+    assert found == {"transformer": (own.bleu, none.bleu)}
 
 
 def test_words_written_are_counted_on_the_longest_texts():

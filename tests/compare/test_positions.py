@@ -30,7 +30,7 @@ from s2s.recipe.installed import module_of
 from s2s.tasks.source_use import pair_losses
 from s2s.tasks.translation.task import build_model
 
-TINY = Sizes(sentences=12, all_kinds=False, seeds=1, texts=4)
+TINY = Sizes(sentences=12, all_kinds=False, seeds=1, seeds_left_out=1, texts=4)
 
 
 @pytest.fixture(autouse=True)
@@ -315,6 +315,15 @@ def test_positions_measurement_has_all_tables_and_figures(contest, monkeypatch):
     }
     again = EXPERIMENT.measure(made, cells[0])
     assert again == measured[cells[0]]
+
+
+def test_positions_on_one_side_alone_are_trained_with_seeds_of_their_own(contest):
+    settings = contest(["transformer"]).candidate("transformer").settings
+    sizes = Sizes(sentences=12, all_kinds=False, seeds=5, seeds_left_out=3, texts=4)
+    third, fifth, sixth = (set(positions._trainings(settings, sizes, number)) for number in (2, 4, 5))
+    assert third - fifth == {"equal-none-sinusoidal", "equal-sinusoidal-none"}
+    assert len(fifth) == 5
+    assert not sixth
 
 
 def test_positions_refuse_a_tagger(contest):

@@ -288,7 +288,10 @@ def test_claims_on_scores_follow_from_pairs_and_checks(difference, gates, verdic
 def test_claim_order_tests_models_without_positions(rise, p, gates, verdict):
     found = {"transformer": Without(Estimate(rise, None, None), p)}
     decoder = {"transformer": Without(Estimate(0.01, None, None), 0.4)}
-    claim = needs_order(TRAITS, {"both": found, "encoder": {}, "decoder": decoder}, {"transformer": gates})
+    signals = {"both": found, "encoder": {}, "decoder": decoder}
+    claim = needs_order(TRAITS, signals, {"transformer": gates}, {"transformer": (97.6, 59.04)})
     assert claim.verdict == verdict
     assert claim.stable == {"without them in the decoder alone": verdict == "undecided"}
-    assert needs_order(TRAITS, {"both": {}, "encoder": {}, "decoder": {}}, {}) is None
+    assert "with and without, is 97.6 and 59.0 in transformer" in claim.sentence
+    assert "BLEU" not in needs_order(TRAITS, signals, {"transformer": gates}, {}).sentence
+    assert needs_order(TRAITS, {"both": {}, "encoder": {}, "decoder": {}}, {}, {}) is None

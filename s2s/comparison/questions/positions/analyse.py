@@ -12,6 +12,7 @@ from s2s.comparison.questions.positions.claims import Without, needs_order
 from s2s.comparison.questions.positions.longer import (
     LongerTexts,
     Scores,
+    bleu_without,
     kept_by,
     longer_figure,
     longer_table,
@@ -174,7 +175,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TrainedPositions | 
         ),
         seeds=sorted({trial.seed or 0 for trial in every}),
         claims=[
-            needs_order(traits_of(comparison), _without(signals), gates),
+            needs_order(traits_of(comparison), _without(signals), gates, bleu_without(kept)),
             reaches_farther(traits_of(comparison), kept, gates),
         ],
     )

@@ -23,13 +23,19 @@ Signals = Mapping[str, Mapping[str, Without]]
 """Rises by what is left out (`both`, `encoder`, `decoder`) and model."""
 
 
-def needs_order(traits: Mapping[str, Traits], signals: Signals, gates: Mapping[str, Sequence[Gate]]) -> Claim | None:
+def needs_order(
+    traits: Mapping[str, Traits],
+    signals: Signals,
+    gates: Mapping[str, Sequence[Gate]],
+    bleu: Mapping[str, tuple[float, float]],
+) -> Claim | None:
     """Decide whether the loss of Transformers rises if they are trained without positional encodings.
 
     Args:
         traits: Traits of the candidates.
         signals: Rises of the loss without positional encodings.
         gates: Validity checks of the trained models.
+        bleu: BLEU of single sentences with and without positional encodings, by model, where it was measured.
 
     Returns:
         The claim; None without a Transformer that was trained without them.
@@ -60,6 +66,9 @@ def needs_order(traits: Mapping[str, Traits], signals: Signals, gates: Mapping[s
         rise = f"{number(rises[model].rise.value, 2)} nats per token in {model}"
         clauses.append(f"{rise} ({', '.join(alone)})" if alone else rise)
     sentence = f"Without positions, the loss rises by {listed(clauses)}"
+    scores = [f"{own:.1f} and {without:.1f} in {model}" for model, (own, without) in bleu.items()]
+    if scores:
+        sentence += f"; BLEU of single sentences, with and without, is {listed(scores)}"
     notes = {
         model: " / ".join(number(signals[side][model].rise.value, 2) for side in ("encoder", "decoder"))
         for model in rises

@@ -14,8 +14,8 @@ from s2s.evaluation.differences import Difference, welch
 from s2s.evaluation.gates import Gate, failed, translates
 from s2s.evaluation.inference import Estimate, holm, mean
 
-# Kind of positions that the claim is about.
-_RELATIVE = "relative"
+# Kind of positions that the claim is about, and the name of none.
+_RELATIVE, _NONE = "relative", "none"
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,19 @@ def kept_by(scores: Scores) -> list[Kept]:
         )
         for name, runs in kinds.items()
     ]
+
+
+def bleu_without(kept: Mapping[str, list[Kept]]) -> dict[str, tuple[float, float]]:
+    """Return the BLEU of single sentences with a model's own kind of positions and without any.
+
+    Args:
+        kept: Rows of each model, its own kind first.
+
+    Returns:
+        Both scores by model, where both were measured.
+    """
+    found = {model: {each.positions: each.bleu for each in rows} for model, rows in kept.items()}
+    return {model: (rows[0].bleu, found[model][_NONE]) for model, rows in kept.items() if _NONE in found[model]}
 
 
 def _split(scores: Scores) -> dict[str, Kinds]:
@@ -193,13 +206,13 @@ def reaches_farther(
         stable={
             f"{kind} positions": decide([_pair(each, checks)]).verdict == decision.verdict
             for kind, each in by_kind.items()
-            if kind not in (_RELATIVE, "none")
+            if kind not in (_RELATIVE, _NONE)
         },
     )
 
 
 def _name(kind: str) -> str:
-    return "no positions" if kind == "none" else kind
+    return "no positions" if kind == _NONE else kind
 
 
 def _pair(kept: Kept, checks: list[Gate]) -> Pair:

@@ -63,15 +63,16 @@ class Sizes:
     # True: all pairs of kinds in encoder and decoder; False: the model's own kinds with none on either side, and each
     # other kind on both sides
     all_kinds: bool
-    seeds: int  # of the trainings with other kinds
+    seeds: int  # of the trainings with another kind in encoder and decoder
+    seeds_left_out: int  # of those with positions in the encoder or the decoder alone
     texts: int  # least number of texts of each number of sentences, for translations longer than trained on
 
 
 SIZES: dict[Scale, Sizes] = {
-    "quick": Sizes(sentences=200, all_kinds=False, seeds=1, texts=10),
-    "lecture": Sizes(sentences=300, all_kinds=False, seeds=3, texts=300),
-    "definitive": Sizes(sentences=500, all_kinds=False, seeds=3, texts=300),
-    "definitive on a GPU": Sizes(sentences=1000, all_kinds=True, seeds=3, texts=300),
+    "quick": Sizes(sentences=200, all_kinds=False, seeds=1, seeds_left_out=1, texts=10),
+    "lecture": Sizes(sentences=300, all_kinds=False, seeds=5, seeds_left_out=3, texts=300),
+    "definitive": Sizes(sentences=500, all_kinds=False, seeds=3, seeds_left_out=3, texts=300),
+    "definitive on a GPU": Sizes(sentences=1000, all_kinds=True, seeds=3, seeds_left_out=3, texts=300),
 }
 
 
@@ -163,7 +164,9 @@ def _longer(model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any], text
 
 def _trainings(settings: Section, sizes: Sizes, number: int = 0) -> dict[str, tuple[str, str]]:
     """Return the other kinds of encoder and decoder positions of repetition `number`, by part."""
-    return {part_of(*kinds): kinds for kinds in kinds_of(settings, sizes.all_kinds) if number < sizes.seeds}
+    every = kinds_of(settings, sizes.all_kinds)
+    repeated = [(kinds, sizes.seeds_left_out if _one_sided(kinds) else sizes.seeds) for kinds in every]
+    return {part_of(*kinds): kinds for kinds, seeds in repeated if number < seeds}
 
 
 def _one_sided(kinds: Sequence[str]) -> bool:
