@@ -8,11 +8,14 @@ cost and what it ran on go to `docs/results/<name>.json`; the tables are written
 that ends in a seed, such as `multi30k_lstm-2`, is the same training once more, with another seed.
 """
 
+import statistics
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from benchmarks.keeping import RESULTS, described, keep_runs, learned_from, machines, read
-from s2s.evaluation.inference import mean
+from s2s.evaluation.differences import welch
+from s2s.evaluation.inference import holm, mean
 
 SPEED = RESULTS / "speed.json"
 # what is kept beside the runs
@@ -74,7 +77,9 @@ def ladder() -> str:
             f"| {_bleu(lower)} | {_bleu(cased)} | {cased['scores']['chrf']['value']:.2f} | {pace} |"
         )
     about = "Test set test_2016_flickr, seed 1; beam 5."
-    return "\n".join([*rows, "", about, *_provenance(runs), *_repeated(runs, "rung"), ""])
+    return "\n".join(
+        [*rows, "", about, *_provenance(runs), *_repeated(runs, "rung"), *differences(_of_seeds(runs)), ""]
+    )
 
 
 def _repeated(runs: dict[str, dict[str, Any]], column: str) -> list[str]:
@@ -94,6 +99,43 @@ def _repeated(runs: dict[str, dict[str, Any]], column: str) -> list[str]:
         return []
     head = f"| {column} | BLEU, lower-cased, of each seed: mean (95 % interval, Student's) | the same, cased |"
     return ["", head, "|---|---|---|", *rows]
+
+
+def _of_seeds(runs: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
+    """The lower-cased BLEU of each seed by rung, of rungs with three seeds or more."""
+    scores: dict[str, list[float]] = {}
+    for _, found in sorted(runs.items()):
+        scores.setdefault(found["kind"], []).append(_test(found, True)["scores"]["bleu"]["value"])
+    return {kind: own for kind, own in scores.items() if len(own) > 2}
+
+
+def differences(scores: dict[str, list[float]]) -> list[str]:
+    """The table of the differences of means between all pairs, lowest mean first.
+
+    Args:
+        scores: Scores of each seed, by name.
+
+    Returns:
+        Lines with each difference (row minus column) and the p-value of Welch's test, corrected for the number of pairs
+        (Holm 1979); none with fewer than two names.
+    """
+    order = sorted(scores, key=lambda name: statistics.mean(scores[name]))
+    pairs = [(low, high) for high, low in combinations(reversed(order), 2)]
+    found = {pair: difference for pair in pairs if (difference := welch(*(scores[name] for name in pair)))}
+    if not found:
+        return []
+    p_values = dict(zip(found, holm([each.p() for each in found.values()]), strict=True))
+    head = "| BLEU, lower-cased, row minus column (p, Welch's test over seeds, Holm) |"
+    rows = [f"{head} {' | '.join(f'`{name}`' for name in order[:-1])} |", "|---" * len(order) + "|"]
+    for place, high in enumerate(order[1:], start=1):
+        cells = [f"{found[low, high].value:.2f} ({_p_words(p_values[low, high])})" for low in order[:place]]
+        rows.append(f"| `{high}` | {' | '.join(cells + [''] * (len(order) - 1 - place))} |")
+    return ["", *rows]
+
+
+def _p_words(p: float) -> str:
+    """Return a p-value for a table: two significant digits, or a bound."""
+    return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
 
 
 def _kept() -> dict[str, dict[str, Any]]:

@@ -2,10 +2,13 @@
 
 import json
 import re
+import statistics
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import scipy.stats
 
 from benchmarks import (
     claims,
@@ -61,6 +64,22 @@ def test_scores_in_the_list_of_recipes_are_those_of_kept_results():
 def test_speedrun_record_needs_three_seeds_whose_mean_reaches_the_goal(scores, expected):
     assert speedrun.is_record({"corpus": "built-in", "bleu": scores}) == expected
     assert not speedrun.is_record({"corpus": "built-in", "bleu": scores, "busy": True})
+
+
+def test_rungs_are_compared_in_pairs_by_welchs_test_and_holms_correction():
+    scores = {"b": [30.0, 31.0, 30.4], "a": [10.0, 10.5, 10.1], "c": [31.0, 31.2, 30.9]}
+    head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in results.differences(scores)[1:]]
+    assert head[1:] == ["`a`", "`b`"]
+    pairs = {("b", "a"): rows[0][1], ("c", "a"): rows[1][1], ("c", "b"): rows[1][2]}
+    p_values = {pair: scipy.stats.ttest_ind(scores[pair[0]], scores[pair[1]], equal_var=False).pvalue for pair in pairs}
+    order = sorted(p_values, key=p_values.get)
+    # Holm's step-down by hand: the least times three, the next times two, the greatest itself, never falling
+    corrected = np.maximum.accumulate([p_values[pair] * left for pair, left in zip(order, (3, 2, 1), strict=True)])
+    for pair, p in zip(order, corrected, strict=True):
+        more = statistics.mean(scores[pair[0]]) - statistics.mean(scores[pair[1]])
+        assert pairs[pair] == f"{more:.2f} ({f'p = {p:.2g}' if p >= 0.0001 else 'p < 0.0001'})"
+    assert rows[0][2] == ""
+    assert results.differences({"a": [1.0, 2.0, 3.0]}) == []
 
 
 def test_comparison_tables_have_every_row():
