@@ -16,6 +16,7 @@ from s2s.comparison.questions.long_range.learning import ExerciseBudget
 from s2s.comparison.reproduce import reproducing
 from s2s.comparison.reproduce.adding import Adding
 from s2s.comparison.reproduce.agreement import Agreement, Verbs
+from s2s.comparison.reproduce.attention_scores import AttentionScores
 from s2s.comparison.reproduce.copy_memory import CopyMemory, DilatedConvolution, loss_without_memory
 from s2s.comparison.reproduce.copying import Copying
 from s2s.comparison.reproduce.counting import Counting, Reach, is_right
@@ -28,11 +29,11 @@ from s2s.comparison.reproduce.mingru import MinGru
 from s2s.comparison.reproduce.mqar import Mqar
 from s2s.comparison.reproduce.positions_length import PositionsLength
 from s2s.comparison.reproduce.radius import Factors, Radius
-from s2s.comparison.reproduce.reverse_source import Quality, ReverseSource
+from s2s.comparison.reproduce.reverse_source import ReverseSource
 from s2s.comparison.reproduce.state_tracking import StateTracking
 from s2s.comparison.reproduce.tiny import Tiny
 from s2s.comparison.reproduce.training import Budget, LossCurve
-from s2s.comparison.reproduce.translators import join_sentences
+from s2s.comparison.reproduce.translators import Quality, join_sentences
 from s2s.comparison.reproduce.warm_up import WarmUp
 from s2s.comparison.reproduced import RESULT, Band, Check, Reproduced, read
 from s2s.comparison.spec import Trial
@@ -57,6 +58,7 @@ SMALL = (
     StateTracking(width=8, longest=3, tested=(3, 5), last=2, rows=2, texts=2, budget=BRIEF),
     WarmUp(updates=2, warmup=1, layers=1, width=16, pairs=2_200, tokens=256, every=1),
     ForgetBias(width=8, steps=40, noise=4, rows=4, budget=BRIEF),
+    AttentionScores(width=8, train=2_200, updates=2, tokens=256, tested=2),
     ReverseSource(width=8, train=2_200, updates=2, tokens=256, tested=2),
     Length(width=8, train=2_200, updates=2, tokens=256, tested=2, longest=3),
     Law(
@@ -264,6 +266,28 @@ def test_reverse_source_recipes_differ_in_the_order_alone():
         "bleu": {1: -30.0, 2: pytest.approx(-4.0)},
         "learned": {1: 30.0, 2: 36.0},
     }
+
+
+def test_attention_scores_recipes_differ_in_the_score_alone():
+    task = AttentionScores()
+    first, *others = (task.recipe(cell) for cell in task.trials([1]))
+    assert (first.model.attention, first.model.input_feeding, first.model.reverse_source) == ("dot", True, True)
+    for recipe, score in zip(others, ("general", "location"), strict=True):
+        assert recipe == first.model_copy(update={"model": first.model.model_copy(update={"attention": score})})
+    runs = zip(task.trials([1, 2]), (4.0, 5.0, 6.0, 8.0, 8.0, 6.0), strict=True)
+    measured = {cell: Quality(value, 10 * value) for cell, value in runs}
+    assert task.numbers(measured) == {
+        "dot": {1: 1.5, 2: 0.75},
+        "general": {1: pytest.approx(1.2), 2: 0.75},
+        "bleu": {1: -20.0, 2: 20.0},
+        "learned": {1: 40.0, 2: 80.0},
+    }
+    (figure,) = task.figures(measured)
+    assert [(line.label, line.y) for line in figure.series] == [
+        ("dot", [4.0, 8.0]),
+        ("general", [5.0, 8.0]),
+        ("location", [6.0, 6.0]),
+    ]
 
 
 def test_join_sentences_joins_consecutive_ones():

@@ -13,6 +13,7 @@ from s2s.comparison.engine import machine
 from s2s.comparison.executor import StoredResult, run_cached
 from s2s.comparison.reproduce.adding import Adding
 from s2s.comparison.reproduce.agreement import Agreement
+from s2s.comparison.reproduce.attention_scores import AttentionScores
 from s2s.comparison.reproduce.contract import M, Numbers, Reproduction
 from s2s.comparison.reproduce.copy_memory import CopyMemory
 from s2s.comparison.reproduce.copying import Copying
@@ -271,6 +272,7 @@ _ALL: tuple[Reproduction[Any], ...] = (
     PositionsLength(),
     StateTracking(),
     Agreement(),
+    AttentionScores(),
     ReverseSource(),
     Length(),
     Tiny(),

@@ -1,28 +1,15 @@
 """Reversed sources help a translator without attention (Sutskever et al. 2014)."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import sub, truediv
 from typing import ClassVar
 
-from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, paired
-from s2s.comparison.reproduce.translators import Translators
+from s2s.comparison.reproduce.translators import Quality, Translators, perplexity_figure
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
-from s2s.comparison.runs import prepared
 from s2s.comparison.spec import Trial
-from s2s.tasks.translation.task import mean_loss
-from s2s.training.device import select_device
-
-
-@dataclass(frozen=True)
-class Quality:
-    """Perplexity and BLEU of one translator."""
-
-    perplexity: float
-    bleu: float
 
 
 @dataclass(frozen=True)
@@ -63,11 +50,7 @@ class ReverseSource(Translators, Reproduction[Quality]):
 
     def measure(self, trial: Trial) -> Quality:
         """Train a translator and measure its perplexity and BLEU."""
-        recipe = self.recipe(trial)
-        data = prepared(recipe)
-        model = self.train_model(trial)
-        loss = mean_loss(model, data.validation, recipe.batches, select_device(recipe.device))
-        return Quality(math.exp(loss), self.bleu(model, data, trial, 1)[1])
+        return self.quality(trial)
 
     def options(self, trial: Trial) -> dict[str, object]:
         return super().options(trial) | {"bidirectional": False, "reverse_source": trial.part == "reversed"}
@@ -82,9 +65,4 @@ class ReverseSource(Translators, Reproduction[Quality]):
         }
 
     def figures(self, measured: Mapping[Trial, Quality]) -> list[Figure]:
-        shown = []
-        for order in self.orders:
-            own = {f"seed {trial.seed}": run.perplexity for trial, run in measured.items() if trial.part == order}
-            shown += [series(order, order, list(own), list(own.values()))] if own else []
-        axes = (axis("seed"), axis("perplexity"))
-        return [figure("perplexity", "Perplexity by reading order", axes, shown, kind="bars")]
+        return [perplexity_figure(measured, "reading order", self.orders)]

@@ -1,5 +1,7 @@
 """Short trainings of recurrent translators on the built-in corpus, for findings about sentences."""
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +9,8 @@ import datasets
 import numpy as np
 
 from s2s.comparison.matching import settings_of
+from s2s.comparison.reporting import axis, figure, series
+from s2s.comparison.results import Figure
 from s2s.comparison.runs import prepared
 from s2s.comparison.spec import Trial
 from s2s.comparison.translation import built_in, corpus_score, counts_of, greedy, train_briefly
@@ -14,7 +18,16 @@ from s2s.data.tokenized import TokenizedDataset
 from s2s.models.base import Seq2Seq
 from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import BatchSettings, Recipe
+from s2s.tasks.translation.task import mean_loss
 from s2s.training.device import select_device
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Perplexity and BLEU of one translator."""
+
+    perplexity: float
+    bleu: float
 
 
 @dataclass(frozen=True)
@@ -49,11 +62,35 @@ class Translators:
         device_context = select_device(recipe.device)
         return train_briefly(recipe, prepared(recipe), trial.seed or 0, device_context, train_pairs).model.eval()
 
+    def quality(self, trial: Trial) -> Quality:
+        """Train a trial's model; return its perplexity on the validation pairs and its BLEU of single sentences."""
+        recipe = self.recipe(trial)
+        data = prepared(recipe)
+        model = self.train_model(trial)
+        loss = mean_loss(model, data.validation, recipe.batches, select_device(recipe.device))
+        return Quality(math.exp(loss), self.bleu(model, data, trial, 1)[1])
+
     def bleu(self, model: Seq2Seq, data: PreparedTranslation, trial: Trial, joined: int) -> tuple[float, float]:
         """Return the mean number of words and the greedy BLEU of test texts of `joined` sentences."""
         sources, references = (side[: self.tested] for side in join_sentences(data.corpus.test, joined))
         counts = counts_of("bleu", greedy(model, data, self.recipe(trial), sources), references)
         return float(np.mean([len(source.split()) for source in sources])), corpus_score("bleu", np.array(counts))
+
+
+def perplexity_figure(measured: Mapping[Trial, Quality], varied: str, parts: Sequence[str]) -> Figure:
+    """Draw the perplexity of each seed.
+
+    Args:
+        measured: Quality of each trial.
+        varied: Name of what differs between the parts.
+        parts: Parts of the trials, in the order of the bars.
+    """
+    shown = []
+    for part in parts:
+        own = {f"seed {trial.seed}": run.perplexity for trial, run in measured.items() if trial.part == part}
+        shown += [series(part, part, list(own), list(own.values()))] if own else []
+    axes = (axis("seed"), axis("perplexity"))
+    return figure("perplexity", f"Perplexity by {varied}", axes, shown, kind="bars")
 
 
 def join_sentences(corpus: datasets.Dataset | None, count: int) -> tuple[list[str], list[str]]:
