@@ -27,7 +27,7 @@ from s2s.errors import UserError
 from s2s.evaluation.differences import LEVEL
 from s2s.evaluation.gates import Assessment, converged
 from s2s.evaluation.inference import Estimate, holm, mean
-from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p
+from s2s.evaluation.survival import Times, log_rank_p, median_within
 from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.installed import module_of
 from s2s.training.device import derive_seed
@@ -296,12 +296,7 @@ class Mastery:
     @property
     def median(self) -> Estimate:
         """Median over seeds (Kaplan & Meier 1958), at most the largest score; the lower one of an even number."""
-        largest = float(self.score.largest(self.first))
-        if not self.times.ended:
-            return Estimate(largest, largest, largest)
-        found = kaplan_meier(self.times).median()
-        ends = (None if end is None else min(largest, end) for end in (found.low, found.high))
-        return Estimate(min(largest, found.value), *ends)
+        return median_within(self.times, float(self.score.largest(self.first)))
 
     @property
     def order(self) -> tuple[float, float]:
@@ -632,7 +627,7 @@ def _widths(plan: TaskPlan, by_width: Mapping[int, Models], claim: TaskClaim) ->
         f"{plan.task.title.capitalize()}: {claim.score.title}, against width",
         (axis("width of the states", log=True), axis(unit)),
         shown,
-        "Medians over seeds; intervals (95 %): Kaplan–Meier's.",
+        "Medians over seeds; intervals (95 %): Kaplan–Meier's, from six seeds on.",
     )
 
 

@@ -19,6 +19,8 @@ from jaxtyping import Float, Int
 from s2s.evaluation.inference import Estimate
 
 _EXACT = 20_000
+# Least number of runs of which even all together cover their median in 95 % of the cases.
+_LEAST = 6
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,20 @@ class Survival:
 
     times: list[float]
     left: list[Estimate]
+    runs: int
 
     def median(self) -> Estimate:
-        """Return the time by which half of the runs have the event; infinite if they have not."""
+        """Return the time by which half of the runs have the event; infinite if they have not.
+
+        It has no interval below six runs, for that would cover the median too rarely: for half of them with two runs.
+        """
 
         def first(end: str) -> float:
             shares = (getattr(each, end) for each in self.left)
             return next((t for t, share in zip(self.times, shares, strict=True) if share <= 0.5 + 1e-12), float("inf"))
 
+        if self.runs < _LEAST:
+            return Estimate(first("value"), None, None)
         return Estimate(first("value"), first("low"), first("high"))
 
     def steps(self, first: float) -> tuple[list[float], list[float]]:
@@ -70,7 +78,28 @@ def kaplan_meier(times: Times) -> Survival:
     rows = np.stack([curve.probabilities, bounds.low.probabilities, bounds.high.probabilities], axis=1)[happened]
     # When no run is left, the formula gives NaN.
     left = [Estimate(share, *((0.0, share) if np.isnan(low) else (low, high))) for share, low, high in rows.tolist()]
-    return Survival(curve.quantiles[happened].tolist(), left)
+    return Survival(curve.quantiles[happened].tolist(), left, len(times))
+
+
+def median_within(times: Times, limit: float) -> Estimate:
+    """Estimate the median of censored times, at most `limit` (Kaplan & Meier 1958).
+
+    Args:
+        times: Times of at least one run.
+        limit: Largest time that could be measured.
+
+    Returns:
+        The median, the lower one of an even number; `limit` if more than half of the runs lie beyond it. Without an
+        interval below six runs.
+
+    Example:
+        >>> median_within(Times([10.0, 20.0], [32.0]), limit=32.0)
+        Estimate(value=20.0, low=None, high=None)
+    """
+    found = kaplan_meier(times) if times.ended else Survival([], [], len(times))
+    median = found.median()
+    low, high = (None if end is None else min(limit, end) for end in (median.low, median.high))
+    return Estimate(min(limit, median.value), low, high)
 
 
 def log_rank_p(first: Times, second: Times) -> float:

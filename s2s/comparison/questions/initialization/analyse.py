@@ -17,7 +17,7 @@ from s2s.comparison.spec import Analysis, Comparison, Trial
 from s2s.comparison.task_training import Rates
 from s2s.evaluation.gates import Assessment
 from s2s.evaluation.inference import Estimate
-from s2s.evaluation.survival import Times, kaplan_meier
+from s2s.evaluation.survival import Times, median_within
 
 ROW = "initialisation"
 _FORMATS = {"fp16": 2.0**-24, "bf16": 2.0**-133, "fp32": 2.0**-149}
@@ -77,12 +77,9 @@ class Starts:
     @property
     def updates(self) -> Estimate:
         """Median of the updates until solved (Kaplan & Meier 1958), at most the budget."""
-        limit = float(self.runs[0].budget)
         solved = [run.solved for run in self.runs if run.solved is not None]
-        if not solved:
-            return Estimate(limit, limit, limit)
-        found = kaplan_meier(Times(solved, [run.budget for run in self.runs if run.solved is None])).median()
-        return Estimate(*(min(limit, end) for end in (found.value, found.low or 0.0, found.high or limit)))
+        spent = [run.budget for run in self.runs if run.solved is None]
+        return median_within(Times(solved, spent), float(self.runs[0].budget))
 
 
 Candidate = Mapping[float, Starts]
@@ -211,8 +208,8 @@ def _figure(found: Mapping[str, Candidate]) -> Figure:
         "Updates until a first symbol is recalled, against the gradient's factor per step before training",
         (axis("factor per step"), axis("updates", log=True)),
         shown,
-        "Each point is an initialisation: medians over seeds; intervals (95 %): Kaplan–Meier's. A training that does "
-        "not solve the task counts with its budget.",
+        "Each point is an initialisation: medians over seeds; intervals (95 %): Kaplan–Meier's, from six seeds on. A "
+        "training that does not solve the task counts with its budget.",
     )
 
 

@@ -20,7 +20,7 @@ from s2s.data.exercises import EXERCISES, Agreement
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, welch
 from s2s.evaluation.gates import Assessment, Gate, above_chance, assess_pair, best_other, converged, failed, rate_inside
 from s2s.evaluation.inference import Estimate, Share, holm, mean, wilson
-from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p
+from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p, median_within
 
 MARGIN = 0.5
 """Equivalence margin in doublings of the distance: half of the step between two tested distances."""
@@ -150,7 +150,7 @@ class TaskRuns:
 
     def reach(self) -> Estimate:
         """Estimate the median of `half_distance` over seeds (Kaplan & Meier 1958), at most the longest tested."""
-        return _median(self.reaches(), self.max_distance)
+        return median_within(self.reaches(), float(self.max_distance))
 
     def times(self) -> Times:
         """Return updates to the solution by seed; unsolved ones are censored, failed ones at the budget's end."""
@@ -160,7 +160,7 @@ class TaskRuns:
 
     def time(self) -> Estimate:
         """Estimate the median of `times` (Kaplan & Meier 1958), at most the budget."""
-        return _median(self.times(), self.first.budget)
+        return median_within(self.times(), float(self.first.budget))
 
     def gates(self) -> list[Gate]:
         """Check that no training failed, that answers are above chance, that loss converged, and the learning rate."""
@@ -236,14 +236,6 @@ def pooled(counts: Sequence[tuple[int, int]]) -> Share:
     over_seeds = mean([100 * right / asked for right, asked in counts])
     ends = [end for end in (over_answers.low, over_answers.high, over_seeds.low, over_seeds.high) if end is not None]
     return Share(over_seeds.value, max(0.0, min(ends)), min(100.0, max(ends)))
-
-
-def _median(times: Times, limit: float) -> Estimate:
-    if not times.ended:
-        return Estimate(*[float(limit)] * 3)
-    found = kaplan_meier(times).median()
-    ends = (None if end is None else min(float(limit), end) for end in (found.low, found.high))
-    return Estimate(min(float(limit), found.value), *ends)
 
 
 def differences(of_all: Models) -> Pairwise:
