@@ -98,7 +98,7 @@ class Hypothesis:
     Attributes:
         tokens: Token ids, without BOS and EOS.
         score: Log probability divided by the length penalty.
-        log_probability: Log probability of the tokens and EOS, less copy penalties, in nats.
+        log_probability: Log probability of the tokens and EOS in nats; of a search, less copy penalties.
         cut: True if the length limit ended it: another token would have been more likely than EOS.
     """
 
@@ -265,12 +265,17 @@ class _Search:
         scores = self.model.log_probabilities(states[:, 0])
         if self.copies is not None:
             scores[:, : self.copies.shape[1]] -= self.copies[self.sentences].repeat_interleave(self.width, dim=0)
-        self._constrain(scores, must_end)
-        end = scores[:, EOS] + self.log_probability
+        free = scores[:, EOS].clone()
+        constrained = self._constrain(scores, must_end)
+        end = scores[:, EOS].clone()
         # EOS is kept in `end`; PAD and BOS are never written.
         scores[:, PAD] = scores[:, BOS] = scores[:, EOS] = _NEVER
         if self.pieces is not None:
             scores[:, self.pieces :] = _NEVER
+        if constrained:
+            # A target of which the constraints leave nothing to write ends.
+            end = torch.where(scores.amax(dim=1) == _NEVER, free, end)
+        end += self.log_probability
         # (rows, best): no slot needs more than `size` continuations of one hypothesis, and no more than
         # `size · (groups - 1)` other tokens have a diversity penalty.
         best, token = top_tokens(scores, self.beam.size * self.beam.groups)
@@ -285,13 +290,16 @@ class _Search:
             log_probability = np.where(must_end[:, None, None], np.float32(_NEVER), log_probability)
         return _Continuations(log_probability, rows[..., count : 2 * count], end_on_cpu, cut)
 
-    def _constrain(self, scores: Float[Tensor, "rows vocabulary"], must_end: Bool[np.ndarray, " sentences"]) -> None:
+    def _constrain(self, scores: Float[Tensor, "rows vocabulary"], must_end: Bool[np.ndarray, " sentences"]) -> bool:
+        # Returns False if there is nothing to apply.
         forced = None
         if self.prefixes is not None:
             forced = forced_tokens([self.prefixes[int(i)] for i in self.sentences], self.written.shape[1])
-        if forced is not None or self.beam.constraints != NO_CONSTRAINTS:
-            forced = None if forced is None else forced.repeat(self.width)
-            self.beam.constraints.apply(scores, self.written, must_end.repeat(self.width), forced)
+        if forced is None and self.beam.constraints == NO_CONSTRAINTS:
+            return False
+        forced = None if forced is None else forced.repeat(self.width)
+        self.beam.constraints.apply(scores, self.written, must_end.repeat(self.width), forced)
+        return True
 
     def _finish(self, found: _Continuations, ends: Bool[np.ndarray, "sentences width"], length: int) -> None:
         # Scores of the hypotheses with EOS, which counts for the length, (sentences, width).

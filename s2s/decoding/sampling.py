@@ -143,7 +143,7 @@ def sample_targets(
             scores = model.log_probabilities(states[:, 0]).float().cpu()
             # 2. Forbid what is never written; at the length limit only EOS is left.
             plain = scores.numpy().astype(np.float64)
-            scores[:, [PAD, BOS]] = float("-inf")
+            scores[:, list(_NEVER_WRITTEN)] = float("-inf")
             if tokens is not None:
                 scores[:, tokens:] = float("-inf")
             must_end = limits[rows] == length
@@ -152,6 +152,7 @@ def sample_targets(
             forced = forced_tokens([begins[row] for row in rows.tolist()], length)
             beam.constraints.apply(scores, written, must_end, forced)
             cut = scores.argmax(dim=1).numpy() != EOS
+            # A text of which the constraints leave nothing to write ends, too.
             must_end |= (scores == float("-inf")).all(dim=1).numpy()
             scores[must_end] = float("-inf")
             scores[must_end, EOS] = 0.0

@@ -27,8 +27,6 @@ NAMES = ("bleu", "chrf", "ter", "exact", "cer", "wer")
 """The default metrics of translations, in the order in which they are printed."""
 KNOWN = (*NAMES, "cider")
 """All text metrics."""
-LOWER_IS_BETTER = frozenset({"loss", "ter", "cer", "wer"})
-"""Metrics for which a lower value is better."""
 _QUICK = ("bleu", "chrf", "exact", "cer", "wer")
 
 _BUCKETS = 4

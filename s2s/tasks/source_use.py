@@ -81,9 +81,12 @@ def token_scores(
 
 
 def rescore_texts(run: LoadedModel[PairRecipe, Seq2Seq], batch: ParallelBatch) -> RescoredHypotheses:
-    """Rescore the n-best hypotheses of a batch of sources, in fp32, with the beam of the recipe."""
+    """Rescore the n-best hypotheses of a batch of sources, in fp32, with the beam of the recipe.
+
+    The search has no copy penalty, which its scores would contain and the model's do not.
+    """
     sources = [row[valid].tolist()[:-1] for row, valid in zip(batch.source, batch.source_valid, strict=True)]
-    exact = run.recipe.decoding.model_copy(update={"precision": "fp32"})
+    exact = run.recipe.decoding.model_copy(update={"precision": "fp32", "copy_penalty": 0.0})
     found = TextTranslator(run.model, run.tokenizers[0], run.tokenizers[-1], exact, exact.beam).search(sources)
     return rescore_hypotheses(run.model, batch.source, batch.source_valid, found)
 

@@ -35,7 +35,7 @@ from s2s.training.optimization import OptimizerWrapper, freeze, learning_rate
 from s2s.training.shutdown import GracefulShutdown
 from s2s.training.step import StepMetrics, StepResult
 from s2s.training.tensor_files import check_shapes
-from s2s.training.validation import Validation, count_without_improvement, is_stuck_at_zero
+from s2s.training.validation import LOWER_IS_BETTER, Validation, count_without_improvement, is_stuck_at_zero
 
 Model = TypeVar("Model", bound=nn.Module)
 Batch = TypeVar("Batch", bound=BaseBatch)
@@ -397,7 +397,7 @@ class TrainingLoop:
                 seconds=time.perf_counter() - self._started,
             )
             self.checkpoints.save(self.trainer.model, tensors, self.progress, str(self.trainer.device_context))
-        if validates and self.metric != "loss" and is_stuck_at_zero(self.progress.validations):
+        if validates and self.metric not in LOWER_IS_BETTER and is_stuck_at_zero(self.progress.validations):
             self.log.info(
                 f"validation.metric: {self.metric} is 0 at two validations although the loss falls, so it cannot rank "
                 "checkpoints; until it rises, the lower loss counts. "

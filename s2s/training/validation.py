@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+LOWER_IS_BETTER = frozenset({"loss", "ter", "cer", "wer"})
+"""Metrics for which a lower value is better, so that 0 is the best."""
+
 
 @dataclass(frozen=True)
 class Validation:

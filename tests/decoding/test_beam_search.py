@@ -317,6 +317,19 @@ def test_beam_search_with_constraints_is_exhaustive_search_of_what_they_allow(mo
         assert [h.score for h in found[i]] == pytest.approx([score for _, score in expected], abs=1e-5)
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_target_that_constraints_leave_nothing_to_write_ends(model, sources, size):
+    constraints = Constraints(min_length=9, no_repeat_ngram=1)
+    for each in _search(model, sources, [9] * 5, Beam(size=size, nbest=size, constraints=constraints)):
+        assert len(each) == size
+        for hypothesis in each:
+            assert sorted(hypothesis.tokens) == WORDS
+            assert not hypothesis.cut
+    # a limit still ends it before
+    found = _search(model, sources, [2] * 5, Beam(size=size, constraints=constraints))
+    assert {len(hypothesis.tokens) for each in found for hypothesis in each} == {2}
+
+
 @pytest.mark.parametrize("groups", [1, 2])
 def test_beam_search_with_a_copy_penalty_is_exhaustive_search_of_penalized_scores(model, sources, groups):
     source, valid = sources

@@ -98,6 +98,13 @@ def test_sampling_target_does_not_depend_on_the_batch(model, sources):
         assert sample_targets(model, *one, np.array([limit]), Beam(), draws)[0].tokens == together[i].tokens
 
 
+def test_sampled_target_that_constraints_leave_nothing_to_write_ends(model, sources):
+    beam = Beam(constraints=Constraints(min_length=9, no_repeat_ngram=1))
+    for sampling in (Sampling(), Sampling(temperature=0.0)):
+        found = _sample(model, sources, [9] * 5, sampling, beam)
+        assert [sorted(each.tokens) for each in found] == [DRAWN] * 5
+
+
 def test_sampling_with_a_large_copy_penalty_copies_nothing(model, sources):
     for beam in (Beam(), Beam(copy_penalty=100.0)):
         copied = [

@@ -1,17 +1,20 @@
 """Translation of lines: order, batches, empty lines, streams."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from s2s.data.batches import collate
 from s2s.data.tokenizers import train_pair
 from s2s.decoding.generate import TextTranslator, describe_collapse, split_evenly
 from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import DecodingSettings, TokenizerSettings
+from s2s.tasks.source_use import rescore_texts
 
 LINES = [
     "a dog runs",
@@ -222,6 +225,16 @@ def test_translator_copy_penalty_needs_a_shared_vocabulary(parts):
     other, _ = train_pair(LINES[:3], LINES[:3], TokenizerSettings(kind="char", size=100))
     with pytest.raises(UserError, match=r"decoding\.copy_penalty: has no meaning"):
         TextTranslator(model, tokenizer, other, DecodingSettings(copy_penalty=1.0))
+
+
+def test_rescored_search_has_no_copy_penalty(parts):
+    model, tokenizer = parts
+    settings = DecodingSettings(beam=3, max_ratio=1.0, copy_penalty=1.0)
+    rows = [tokenizer.encode(line) for line in LINES if line.strip()]
+    run = SimpleNamespace(model=model, tokenizers=(tokenizer, tokenizer), recipe=SimpleNamespace(decoding=settings))
+    with torch.no_grad():
+        found = rescore_texts(run, collate(rows, rows, range(len(rows))))
+    assert (found.reported - found.again).abs().max() < 1e-3
 
 
 def test_translator_forced_prefix_longer_than_a_one_to_one_source_is_refused(parts, monkeypatch):

@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,10 +14,12 @@ from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import mean_loss, translation_trainer
+from s2s.training.checkpoint import Progress
 from s2s.training.device import select_device
 from s2s.training.distributed import Distributed
 from s2s.training.step import estimate_noise
-from s2s.training.trainer import Trainer
+from s2s.training.trainer import Trainer, TrainingLoop
+from s2s.training.validation import Validation
 
 SIZE = 20
 
@@ -263,6 +266,25 @@ def test_trainer_every_update_drops_other_numbers():
     assert len({round(loss, 4) for loss in losses}) == 3
     without = [update.loss for update in _trainer(alike, 0.0, 2000, **still).updates(3)]
     assert max(without) - min(without) < 1e-5
+
+
+@pytest.mark.parametrize(("metric", "said"), [("bleu", True), ("exact", True), ("cer", False), ("loss", False)])
+def test_only_a_metric_whose_best_value_is_not_0_is_said_to_be_stuck_there(pairs, metric, said):
+    trainer, messages = _trainer(pairs), []
+    losses = iter((3.0, 2.0))
+    loop = TrainingLoop(
+        trainer,
+        SimpleNamespace(every=1, patience=None),
+        metric,
+        lambda: Validation(1, -0.0 if metric in ("cer", "loss") else 0.0, next(losses)),
+        SimpleNamespace(info=messages.append),
+        SimpleNamespace(save=lambda *saved: None),
+        Progress(0, 0, 0),
+        10,
+    )
+    for _ in range(2):
+        loop._save(validates=True)
+    assert [f"validation.metric: {metric} is 0" in message for message in messages] == [True] * said
 
 
 def test_trainer_place_beyond_the_epoch_and_tensors_of_another_model_are_refused(pairs):

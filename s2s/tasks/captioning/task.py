@@ -13,7 +13,7 @@ from s2s.data.tokenized import RaggedArray, learned
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.generate import Generator, Translation, describe_collapse
 from s2s.errors import UserError
-from s2s.evaluation.metrics import LOWER_IS_BETTER, score
+from s2s.evaluation.metrics import score
 from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
 from s2s.tasks.base import (
@@ -46,7 +46,7 @@ from s2s.training import figures
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import ProgressBar
 from s2s.training.trainer import Loss, mean_loss
-from s2s.training.validation import Validation
+from s2s.training.validation import LOWER_IS_BETTER, Validation
 
 if TYPE_CHECKING:
     from s2s.evaluation.signs import Diagnostics

@@ -10,7 +10,7 @@ from s2s.data.pairs import with_prefix
 from s2s.decoding.generate import LengthLimited, length_limited
 from s2s.errors import counted
 from s2s.evaluation.classification import ClassificationScores, classification_scores
-from s2s.evaluation.metrics import LOWER_IS_BETTER, Score, score, score_lines, scores
+from s2s.evaluation.metrics import Score, score, score_lines, scores
 from s2s.evaluation.significance import ClassifierComparison, Comparison, compare, compare_classifiers
 from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
@@ -20,6 +20,7 @@ from s2s.tasks.seq2seq import build_translator
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
 from s2s.tasks.text_to_text.recipe import LOSS, CorpusSettings, TextToTextRecipe
 from s2s.training.progress import ProgressBar
+from s2s.training.validation import LOWER_IS_BETTER
 
 if TYPE_CHECKING:
     import datasets
