@@ -270,9 +270,10 @@ def test_task_runs_reach_is_the_median_and_censored_at_the_longest_distance():
     assert own.doublings() == [4, pytest.approx(2), pytest.approx(2)]
     assert own.reaches() == Times([pytest.approx(4)] * 2, [16])
     assert own.reach().value == pytest.approx(4)
-    most = _task_runs(_run(FAR), _run(FAR), _run(falls))
+    assert own.reach().low is None
+    most = _task_runs(*[_run(FAR)] * 4, _run(falls), _run(falls))
     assert (most.reach().value, most.reach().high) == (16, 16)
-    everybody = _task_runs(_run(FAR), _run(FAR)).reach()
+    everybody = _task_runs(*[_run(FAR)] * 6).reach()
     assert (everybody.value, everybody.low, everybody.high) == (16, 16, 16)
     assert own.error().value == 0
 

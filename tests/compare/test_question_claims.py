@@ -154,6 +154,7 @@ def _reaches(rnn: tuple[float, float, float], gates=OPEN, scan=None) -> Reaches:
         ((64.0, 40.0, 128.0), OPEN, "no"),
         ((64.0, 16.0, 128.0), OPEN, "undecided"),
         ((8.0, 4.0, 16.0), CLOSED, "undecided"),
+        ((8.0, None, None), OPEN, "undecided"),
     ],
 )
 def test_claim_forgets_compares_the_distance_with_that_of_training(rnn, gates, verdict):
@@ -161,6 +162,13 @@ def test_claim_forgets_compares_the_distance_with_that_of_training(rnn, gates, v
     assert claim.verdict == verdict
     assert claim.stable == {"next best rate": verdict == "yes"}
     assert ("its loss still falls" in claim.sentence) == (gates is CLOSED)
+
+
+def test_a_variation_of_claim_forgets_may_have_too_few_seeds_for_an_interval():
+    claim = forgets(
+        TRAITS, _reaches((8.0, 4.0, 16.0)), {"a": _reaches((9.0, None, None)), "b": _reaches((64.0, None, None))}
+    )
+    assert claim.stable == {"a": True, "b": False}
 
 
 def test_claim_forgets_names_the_shortest_distance_and_models_that_still_learn():

@@ -68,7 +68,7 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
         test="95 % interval of the median distance",
         figure="recall-full",
         stable={
-            name: _decide_forgets(own, models).verdict == decision.verdict
+            name: _decide_forgets(own, models, needs_interval=False).verdict == decision.verdict
             for name, (own, models) in elsewhere.items()
             if {*models} >= {*recurrent} and (own is not reaches or models != recurrent)
         },
@@ -100,13 +100,16 @@ def _recurrent(traits: Mapping[str, Traits], measured: Mapping[str, object], sca
     return [model for model in measured if traits[model].recurrence in kinds and not traits[model].cross_attention]
 
 
-def _decide_forgets(reaches: Reaches, models: Sequence[str]) -> Decision:
+def _decide_forgets(reaches: Reaches, models: Sequence[str], needs_interval: bool = True) -> Decision:
+    # Of a variation, which has fewer seeds, the median decides where there is no interval.
     pairs = []
     for model in models:
         reach, closed = reaches.distances[model], failed(reaches.gates[model])
         low, high = (reach.value if end is None else end for end in (reach.low, reach.high))
         if closed:
             pairs.append(Pair("", model, 0.0, 1.0, reason=f"{model}: {closed[0].sentence}"))
+        elif needs_interval and reach.low is None:
+            pairs.append(Pair("", model, 0.0, 1.0, reason=f"{model}: too few seeds for an interval"))
         elif low <= reaches.trained <= high:
             reason = f"{model}: its interval contains {reaches.trained}"
             pairs.append(Pair("", model, 0.0, 1.0, reason=reason))
