@@ -16,6 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from s2s.arguments import check_path, check_references, check_texts
 from s2s.errors import UserError
 from s2s.recipe.reading import recipe_path
 from s2s.recipe.schema import BleuTokenizer, TrainRecipe
@@ -39,7 +40,7 @@ Overrides = Mapping[str, object]
 _OF_THE_PROCESS = {"device", "device.threads", "device.deterministic"}
 
 
-def load(run: str | Path, checkpoint: str | None = None, overrides: Overrides | None = None) -> "Run":
+def load(run: str | Path, checkpoint: str | int | None = None, overrides: Overrides | None = None) -> "Run":
     """Load a trained model for inference.
 
     The thread count and the random state of torch do not change unless `overrides` sets the device.
@@ -62,13 +63,13 @@ def load(run: str | Path, checkpoint: str | None = None, overrides: Overrides | 
         >>> model.translate(["A dog runs."])  # doctest: +SKIP
         ['Ein Hund läuft.']
     """
-    found = open_ensemble(_path("run", run), _words(overrides))
+    found = open_ensemble(check_path("run", run), _words(overrides))
     from s2s.run.trained_run import Run
     from s2s.training.device import setup_process
 
     if not _OF_THE_PROCESS.isdisjoint(overrides or {}):
         setup_process(found.recipe.device)
-    return Run(found, checkpoint)
+    return Run(found, None if checkpoint is None else str(checkpoint))
 
 
 def read_recipe(recipe: str | Path, overrides: Overrides | None = None) -> TrainRecipe:
@@ -89,7 +90,7 @@ def read_recipe(recipe: str | Path, overrides: Overrides | None = None) -> Train
         >>> s2s.read_recipe("translate", {"training.updates": 500}).training.updates
         500
     """
-    return read(recipe_path(_path("recipe", recipe)), _words(overrides))
+    return read(recipe_path(check_path("recipe", recipe)), _words(overrides))
 
 
 def runs(folder: str | Path = "runs") -> "pandas.DataFrame":
@@ -109,7 +110,7 @@ def runs(folder: str | Path = "runs") -> "pandas.DataFrame":
 
     from s2s.run.listing import list_runs, rows
 
-    return pandas.DataFrame(rows(list_runs(_path("folder", folder))))
+    return pandas.DataFrame(rows(list_runs(check_path("folder", folder))))
 
 
 def score(
@@ -147,17 +148,19 @@ def score(
     from s2s.evaluation.metrics import NAMES, check_metrics, scores
     from s2s.evaluation.tokenization import choose_tokenization
 
-    if isinstance(translations, str) or not translations or len(translations) != len(references):
-        what = f"{len(translations)} translations and {len(references)} references"
+    written, wanted = check_texts(translations, "translations"), check_references(references)
+    if not written or len(written) != len(wanted):
+        what = f"{len(written)} translations and {len(wanted)} references"
         raise UserError(what, remedy="give lists, with one reference or more for each translation")
-    if sources is not None and (isinstance(sources, str) or len(sources) != len(translations)):
-        what = f"{len(translations)} translations and {len(sources)} sources"
+    given = None if sources is None else check_texts(sources, "sources")
+    if given is not None and len(given) != len(written):
+        what = f"{len(written)} translations and {len(given)} sources"
         raise UserError(what, remedy="give a list with one source for each translation")
     check_metrics(metrics, "metrics")
-    if empty := [place for place, each in enumerate(references) if not isinstance(each, str) and not each]:
+    if empty := [place for place, each in enumerate(wanted) if not each]:
         raise UserError("has no reference", where=f"references[{empty[0]}]", remedy="give one or more")
     tokenization = choose_tokenization(references, tokenizer)
-    return scores(translations, references, lowercase, tuple(metrics) or NAMES, tokenization, sources)
+    return scores(written, references, lowercase, tuple(metrics) or NAMES, tokenization, given)
 
 
 class Training:
@@ -224,7 +227,7 @@ def train(
             )
         asked = recipe
     elif resume:
-        asked = check_resumable(_path("recipe", recipe), _words(overrides))
+        asked = check_resumable(check_path("recipe", recipe), _words(overrides))
     else:
         asked = read_recipe(recipe, overrides)
     if not resume:
@@ -252,7 +255,7 @@ class Comparison:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = _path("folder", folder)
+        self.folder = check_path("folder", folder)
         self._planned: "Planned | None" = None
 
     @classmethod
@@ -288,9 +291,9 @@ class Comparison:
         # The command line and the API share one validation.
         from s2s.comparison.request import Order, order
 
-        path = None if recipe is None else _path("recipe", recipe)
+        path = None if recipe is None else check_path("recipe", recipe)
         classes = path is not None and read_recipe(path).task == "classification"
-        place = None if folder is None else _path("folder", folder)
+        place = None if folder is None else check_path("folder", folder)
         task, recipe_of = (path, None) if classes else (None, path)
         words = (*models, *_words(overrides))
         asked = Order(words, profile, seeds, match, tuple(experiments), recipe_of, place, task)
@@ -422,13 +425,13 @@ def compare(
     return Comparison.planned(models, recipe, overrides, profile, seeds, experiments, folder).run(quiet)
 
 
-def _path(name: str, value: object) -> Path:
-    if not isinstance(value, str | Path):
-        raise UserError(f"{value!r:.60} is no path", where=name, remedy="give a str or a pathlib.Path")
-    return Path(value)
-
-
 def _words(overrides: Overrides | None) -> tuple[str, ...]:
     """Format overrides as command-line arguments; YAML reads all JSON values."""
-    found = (overrides or {}).items()
-    return tuple(f"{key}={json.dumps(value, default=str, ensure_ascii=False)}" for key, value in found)
+
+    def _plain(value: object) -> object:
+        # NumPy's numbers have a Python number.
+        item = getattr(value, "item", None)
+        return item() if callable(item) else str(value)
+
+    # ASCII, for YAML folds some line ends of Unicode.
+    return tuple(f"{key}={json.dumps(value, default=_plain)}" for key, value in (overrides or {}).items())

@@ -98,9 +98,12 @@ def write_folder_atomically(path: Path, follow: bool = False) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: str | bytes, follow: bool = False) -> None:
-    """Write or replace a file atomically; see `write_folder_atomically`. Text is written as UTF-8."""
+    """Write or replace a file atomically; see `write_folder_atomically`.
+
+    Text is written as UTF-8. Bytes of a file name that are not UTF-8 are escaped, as in JSON.
+    """
     with write_folder_atomically(path, follow) as place:
-        place.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+        place.write_bytes(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
 
 
 def open_regular(path: Path, remedy: str = RESTORE) -> BufferedReader:

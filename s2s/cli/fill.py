@@ -20,7 +20,7 @@ from s2s.errors import UserError, printable
     "--pieces", type=click.IntRange(1, 8), default=1, show_default=True, help="Number of tokens in the blank."
 )
 @click.option("--best", type=click.IntRange(1, 1000), default=10, show_default=True, help="Number of fillers to print.")
-@click.option("--words", help="Compare the probabilities of these words instead: her/his")
+@click.option("--words", type=options.TEXT, help="Compare the probabilities of these words instead: her/his")
 @options.checkpoint
 def fill(run: Path, text: str, pieces: int, best: int, words: str | None, checkpoint: str | None) -> None:
     """Fill the blank ___ in TEXT with the masked-language model in RUN."""

@@ -99,7 +99,8 @@ class _Text(click.ParamType):
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            if not Path(value).exists():
+            # `Path.exists` raises an error if a text is too long for a file name.
+            if not os.access(value, os.F_OK):
                 spelt = value.encode("utf-8", "backslashreplace").decode()
                 self.fail(f"{spelt[:60]!r} is not UTF-8 at character {error.start + 1}", param, ctx)
         return value

@@ -111,17 +111,26 @@ def with_prefix(prefix: str, text: str) -> str:
 
 def prefixed(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
     """Put a prefix before each source that has text (cached)."""
-    return _with_sources(dataset, lambda text: with_prefix(prefix, text), prefix) if prefix else dataset
+    return _with_texts(dataset, "source", lambda text: with_prefix(prefix, text), prefix) if prefix else dataset
 
 
 def without_prefix(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
     """Remove a prefix from the sources that begin with it (cached)."""
-    return _with_sources(dataset, lambda text: text.removeprefix(prefix), f"without {prefix}") if prefix else dataset
+    return _with_texts(dataset, "source", lambda t: t.removeprefix(prefix), f"without {prefix}") if prefix else dataset
 
 
-def _with_sources(dataset: "datasets.Dataset", changed: Callable[[str], str], how: str) -> "datasets.Dataset":
+def without_spaces_around_targets(dataset: "datasets.Dataset") -> "datasets.Dataset":
+    """Remove white space at both ends of targets (cached)."""
+    if all(target == target.strip() for _, target in pairs(dataset)):
+        return dataset
+    return _with_texts(dataset, "target", str.strip, "without spaces around targets")
+
+
+def _with_texts(
+    dataset: "datasets.Dataset", column: str, changed: Callable[[str], str], how: str
+) -> "datasets.Dataset":
     def change(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        return {"source": [changed(text) for text in rows["source"]]}
+        return {column: [changed(text) for text in rows[column]]}
 
     import datasets
 

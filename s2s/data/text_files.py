@@ -170,7 +170,7 @@ def table_kind(path: Path) -> str | None:
         >>> table_kind(Path("train.tsv.gz")), table_kind(Path("train.en"))
         ('.tsv', None)
     """
-    suffix = path.with_suffix("").suffix if path.suffix in COMPRESSIONS else path.suffix
+    suffix = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
     return suffix if suffix in TABLES else None
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 import sentencepiece
 from pydantic import BaseModel
 
+from s2s.arguments import check_utf8
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, read_file
 from s2s.json_files import read_json
@@ -162,8 +163,17 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Normalize texts and return their token ids, without special tokens, using all CPUs."""
-        return self._pieces.encode([self.normalize(text) for text in texts])
+        """Normalize texts and return their token ids, without special tokens, using all CPUs.
+
+        Raises:
+            UserError: A text has surrogates, which UTF-8 cannot encode.
+        """
+        try:
+            return self._pieces.encode([self.normalize(text) for text in texts])
+        except (RuntimeError, TypeError, UnicodeEncodeError):
+            for text in texts:
+                check_utf8(text, "text", "correct it")
+            raise
 
     def sampler(self, rate: float) -> Callable[[str, Iterator[float]], list[int]] | None:
         """Return a function that draws a tokenization of a text (subword regularization).

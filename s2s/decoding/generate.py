@@ -365,6 +365,7 @@ class TextTranslator(Generator):
         advance: Callable[[int], object] = lambda count: None,
         refuse: Refuse | None = None,
         prefixes: Sequence[str] | None = None,
+        before: int = 0,
     ) -> list[Translation]:
         """Translate a list of lines; batches hold lines of similar length.
 
@@ -374,6 +375,7 @@ class TextTranslator(Generator):
             refuse: Called for each line that is too long; its translation is empty. For a model without a limit, the
                 limit is then `MAX_SOURCE_LENGTH`. If None, a line beyond the model's positions raises an error.
             prefixes: Text with which the translation of each line begins; None for none.
+            before: Lines translated before, for the number of a prefix in a message.
 
         Returns:
             One translation for each line, in order.
@@ -401,7 +403,7 @@ class TextTranslator(Generator):
         batches = split_evenly(order, self.settings.batch)[::-1]
         forced = None
         if prefixes is not None:
-            rows = self._prefix_tokens(prefixes, tokens)
+            rows = self._prefix_tokens(prefixes, tokens, before)
             forced = [[rows[i] for i in batch] for batch in batches]
         searched = self.searches([[tokens[i] for i in batch] for batch in batches], forced)
         for batch, found in zip(batches, searched, strict=True):
@@ -410,10 +412,12 @@ class TextTranslator(Generator):
             advance(len(batch))
         return translations
 
-    def _prefix_tokens(self, prefixes: Sequence[str], sources: Mapping[int, Sequence[int]]) -> list[list[int]]:
+    def _prefix_tokens(
+        self, prefixes: Sequence[str], sources: Mapping[int, Sequence[int]], before: int
+    ) -> list[list[int]]:
         rows, most = self.target.encode_batch(prefixes), self.model.decoder.max_positions
         for i, (prefix, row) in enumerate(zip(prefixes, rows, strict=True)):
-            place = f"forced prefix {i + 1}"
+            place = f"forced prefix {before + i + 1:,}"
             if self.model.decoder.is_one_to_one and i in sources and len(row) > len(sources[i]):
                 what = (
                     f"has {len(row):,} tokens, but the model writes one for each of {len(sources[i]):,} source tokens"

@@ -18,6 +18,7 @@ from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
+from s2s.arguments import check_utf8
 from s2s.errors import UserError, check_regular
 from s2s.files import write_atomically
 from s2s.recipe.installed import models
@@ -369,7 +370,7 @@ def _locate(key: Location, what: str, path: Path, page: Page, overrides: Sequenc
 
 
 def _absolute(recipe: TrainRecipe, folder: Path, given: set[Location]) -> TrainRecipe:
-    """Return the recipe with absolute data paths.
+    """Return the recipe with absolute paths of data, tokenizers and vectors.
 
     A run's recipe then works from any folder.
     """
@@ -383,20 +384,53 @@ def _absolute(recipe: TrainRecipe, folder: Path, given: set[Location]) -> TrainR
     changes: dict[str, object] = {"data": data.model_copy(update=several)}
     if recipe.run.dir:
         changes["run"] = recipe.run.model_copy(update={"dir": _from_home(recipe.run.dir)})
+    if tokenizer := getattr(recipe, "tokenizer", None):
+        sides: dict[str, Section] = {}
+        for side in _SIDES:
+            if own := getattr(tokenizer, side, None):
+                # A side without a model of its own has that of both.
+                where = ("tokenizer",) if own.model == tokenizer.model else ("tokenizer", side)
+                sides[side] = _absolute_files(own, where, ("model",), folder, given)
+        tokenizer = tokenizer.model_copy(update=sides)
+        changes["tokenizer"] = _absolute_files(tokenizer, ("tokenizer",), ("model",), folder, given)
     if isinstance(recipe, FineTunedRecipe) and recipe.init_from:
         changes["init_from"] = _from_home(recipe.init_from)
+    if isinstance(recipe, FineTunedRecipe) and recipe.vectors:
+        changes["vectors"] = _absolute_files(recipe.vectors, ("vectors",), _SIDES, folder, given)
     return recipe.model_copy(update=changes)
+
+
+def _absolute_files(
+    section: Section, where: Location, keys: tuple[str, ...], folder: Path, given: set[Location]
+) -> Section:
+    """Return a section with absolute paths of single files."""
+    named = {key: getattr(section, key) for key in keys}
+    changes = {
+        key: _utf8(_start((*where, key), folder, given) / _from_home(file), (*where, key))
+        for key, file in named.items()
+        if file is not None
+    }
+    return section.model_copy(update=changes)
+
+
+def _start(key: Location, folder: Path, given: set[Location]) -> Path:
+    """Return the folder from which a path starts: the current one if it was given on the command line."""
+    above = {key[:depth] for depth in range(1, len(key) + 1)}
+    return Path.cwd() if above & given else folder.absolute()
+
+
+def _utf8(path: Path, key: Location) -> str:
+    return check_utf8(str(path), ".".join(key), "rename the file or folder")
 
 
 def _absolute_data(section: Section, where: Location, folder: Path, given: set[Location]) -> Section:
     """Return a data section with absolute paths; files start from its root, if set."""
     changes: dict[str, str | tuple[str, ...]] = {}
     for key, named in _paths(section):
-        above = {(*where, key)[:depth] for depth in range(1, len(where) + 2)}
-        start = Path.cwd() if above & given else folder.absolute()
+        start = _start((*where, key), folder, given)
         if key in _SPLITS and "root" in changes:
             start = Path(str(changes["root"]))
-        files = tuple(str(start / _from_home(file)) for file in named)
+        files = tuple(_utf8(start / _from_home(file), (*where, key)) for file in named)
         changes[key] = files[0] if isinstance(getattr(section, key), str) else files
     return section.model_copy(update=changes)
 

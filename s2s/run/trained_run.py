@@ -3,14 +3,14 @@
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from numbers import Integral
 from typing import overload
 
 import torch
 
+from s2s.arguments import check_references, check_texts, check_whole
 from s2s.data.batches import collate_sources
 from s2s.data.dataset import to_device
 from s2s.data.sentences import SplitLine, sentence_splitter, unsplit
@@ -119,7 +119,7 @@ class Run:
         """
         if isinstance(lines, str):
             return self.translate([lines], task, split_sentences)[0]
-        lines = _several(lines, "lines")
+        lines = check_texts(lines, "lines")
         parts = self.split_sentences(lines) if split_sentences else list(map(unsplit, lines))
         sentences = [sentence for part in parts for sentence in part.sentences]
         found = iter(self.candidates(sentences, task=task))
@@ -158,7 +158,7 @@ class Run:
         Returns:
             A boolean per line; False if the training lengths are unknown.
         """
-        (longest, sentences), lines = self._longest, _several(lines, "lines")
+        (longest, sentences), lines = self._longest, check_texts(lines, "lines")
         return [
             (longest is not None and tokens > longest)
             or (sentences is not None and tokens > 0 and count_sentences(line) > sentences)
@@ -172,7 +172,7 @@ class Run:
             For each line, its unknown words, or words with unknown tokens if the words are usual. Empty for a line with
             no larger share of unknown words than 99 % of the validation set, and if the training words were not saved.
         """
-        seen, lines = self._coverage, _several(lines, "lines")
+        seen, lines = self._coverage, check_texts(lines, "lines")
         return [seen.unknown(line, self.loaded.tokenizers[0]) if seen else () for line in lines]
 
     @cached_property
@@ -218,9 +218,9 @@ class Run:
             UserError: See `translate`; or `nbest` exceeds the beam size or the number of answers.
         """
         for name, value in (("nbest", nbest), ("beam", 1 if beam is None else beam)):
-            _check_whole(name, value)
+            check_whole(name, value)
         prefix, answers = self._asked(task)
-        filled = [prefix + line if line.strip() else "" for line in _several(lines, "lines")]
+        filled = [prefix + line if line.strip() else "" for line in check_texts(lines, "lines")]
         if answers is not None:
             check_chosen(answers, nbest, [] if beam is None else [f"beam {beam}"])
             return self._chosen(filled, answers, nbest, before_step)
@@ -228,7 +228,7 @@ class Run:
         if beam is not None:
             decoding = run.recipe.decoding.model_copy(update={"beam": beam})
             run = replace(run, recipe=run.recipe.model_copy(update={"decoding": decoding}))
-        forced = None if prefixes is None else _several(prefixes, "prefixes")
+        forced = None if prefixes is None else check_texts(prefixes, "prefixes")
         if forced is not None and len(forced) != len(filled):
             raise UserError(f"{len(filled)} lines and {len(forced)} prefixes", remedy="give a prefix for each line")
         translator = build_translator(run, nbest, before_step)
@@ -248,7 +248,7 @@ class Run:
             UserError: The task does not exist.
         """
         prefix = self._asked(task)[0] if self.task in WRITES else ""
-        filled = [prefix + line if line.strip() else "" for line in _several(lines, "lines")]
+        filled = [prefix + line if line.strip() else "" for line in check_texts(lines, "lines")]
         return [len(tokens) for tokens in self.loaded.tokenizers[0].encode_batch(filled)]
 
     @property
@@ -310,7 +310,7 @@ class Run:
         The arguments and errors are those of `score`.
         """
         prefix, _ = self._asked(task)
-        sources, targets = _several(sources, "sources"), _several(targets, "targets")
+        sources, targets = check_texts(sources, "sources"), check_texts(targets, "targets")
         if len(sources) != len(targets):
             raise UserError(
                 f"{len(sources)} sources and {len(targets)} targets", remedy="give a target for each source"
@@ -493,7 +493,7 @@ class Run:
         self._only("classify", LABELS)
         run = self.loaded.narrow(LabelledRecipe, Classifier)
         classes = run.recipe.data.classes or ()
-        lines = _several(lines, "lines")
+        lines = check_texts(lines, "lines")
         filled = [line for line in lines if line.strip()]
         if not filled:
             return [{} for _ in lines], [False for _ in lines]
@@ -528,7 +528,7 @@ class Run:
             check_choice(tokenizer)
             self._only("be scored with a tokenizer", WRITTEN)
         if metrics:
-            check_metrics(_several(metrics, "metrics"), "metrics")
+            check_metrics(check_texts(metrics, "metrics"), "metrics")
             self._only("be scored by chosen metrics", ("translation",))
         if sources is None and references is None:
             part = evaluation_split(self._opened, self.recipe, split)
@@ -538,12 +538,9 @@ class Run:
         self._only("score sources", ("translation",))
         if sources is None or references is None:
             raise UserError("sources and references go together", remedy="give both, or neither for a split")
-        read = _several(sources, "sources")
-        wanted = [
-            [each] if isinstance(each, str) else _several(each, f"references[{place}]")
-            for place, each in enumerate(references)
-        ]
-        if isinstance(references, str) or not read or len(read) != len(wanted) or not all(wanted):
+        read = check_texts(sources, "sources")
+        wanted = check_references(references)
+        if not read or len(read) != len(wanted) or not all(wanted):
             raise UserError(
                 f"{len(read)} sources and {len(wanted)} references", remedy="give one reference or more for each source"
             )
@@ -558,23 +555,3 @@ class Run:
                 where=str(self.loaded.path),
                 remedy=f"name a run of {' or '.join(tasks)}; this one is for `{use}`",
             )
-
-
-def _several(lines: Iterable[str], name: str) -> list[str]:
-    if isinstance(lines, str):
-        raise UserError("is one text, but a list of texts is expected", where=name, remedy="put it into a list: [text]")
-    if not isinstance(lines, Iterable):
-        raise UserError(f"{lines!r:.60} is no list of texts", where=name, remedy="give texts, as in ['A dog.']")
-    lines = list(lines)
-    for place, line in enumerate(lines):
-        if not isinstance(line, str):
-            raise UserError(
-                f"{line!r:.60} is not a text", where=f"{name}[{place}]", remedy="give texts, as in ['A dog.']"
-            )
-    return lines
-
-
-def _check_whole(name: str, value: object) -> None:
-    # Integral includes numpy's integers.
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise UserError(f"{value!r:.60} is not an integer", where=name, remedy="give one, such as 4")

@@ -114,7 +114,7 @@ def translate_lines(
         def refuse_line(row: int, error: UserError, before: int = before, line_of: list[int] = line_of) -> None:
             refuse(before + line_of[row], error)
 
-        found = translator.translate_chunk(sentences, refuse=refuse_line, prefixes=begins)
+        found = translator.translate_chunk(sentences, refuse=refuse_line, prefixes=begins, before=before)
         translated = zip(sentences, lengths, found, strict=True)
         for line, part in zip(chunk, parts, strict=True):
             number += 1

@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from s2s.arguments import check_utf8
 from s2s.data.scripts import estimate_words, is_unspaced, unspaced_script
 from s2s.data.text_files import (
     LABELS,
@@ -250,9 +251,18 @@ def held_out_settings(
     return {split: absolute_paths(files) if files else held for split, files in given.items()}
 
 
+def absolute_path(file: Path) -> str:
+    """Return the absolute path of a file.
+
+    Raises:
+        UserError: It is not UTF-8, so that no recipe can name it.
+    """
+    return check_utf8(str(file.absolute()), "a path of the recipe", "rename the file or folder")
+
+
 def absolute_paths(files: Files) -> str | tuple[str, str]:
-    """Return the absolute path of a file, or of two files."""
-    return str(files.absolute()) if isinstance(files, Path) else (str(files[0].absolute()), str(files[1].absolute()))
+    """Return the absolute path of a file, or of two files; see `absolute_path`."""
+    return absolute_path(files) if isinstance(files, Path) else (absolute_path(files[0]), absolute_path(files[1]))
 
 
 def render_recipe(

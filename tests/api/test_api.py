@@ -208,6 +208,12 @@ def test_api_several_references_are_scored_together(small_world, tmp_path):
         (lambda w: s2s.score(["a"], [[]]), r"references\[0\]: has no reference"),
         (lambda w: s2s.score(["a"], ["a"], metrics=["blue"]), r"metrics: 'blue' is no metric\n.*did you mean bleu"),
         (lambda w: s2s.score(["a"], ["a"], sources=["a", "b"]), r"1 translations and 2 sources"),
+        (lambda w: s2s.score(["a", "b"], "ab"), r"references: is one text"),
+        (lambda w: s2s.score(["a", "b"], ["a", 1]), r"references\[1\]: 1 is no list of texts"),
+        (lambda w: s2s.score([1], ["a"]), r"translations\[0\]: 1 is not a text"),
+        (lambda w: s2s.load(w / "runs/t").evaluate(sources=["a"], references="a"), r"references: is one text"),
+        (lambda w: s2s.load(w / "runs/t").translate(["a", "b\udce9"]), r"lines\[1\]: 'b\\udce9' is not UTF-8 at char"),
+        (lambda w: s2s.load(w / "runs/t", checkpoint=3).recipe and s2s.load(w / "runs/t", 3).translate(["a"]), r"'3'"),
         (lambda w: s2s.load(w / "runs/t").evaluate(metrics=["blue"]), r"metrics: 'blue' is no metric"),
         (lambda w: s2s.load(w / "runs/c").evaluate(metrics=["bleu"]), r"cannot be scored by chosen metrics"),
         (lambda w: s2s.load(w / "runs/c").split_sentences(["a"]), r"cannot split sentences\n.*translation"),
@@ -266,6 +272,12 @@ def test_api_values_are_those_of_the_command_line():
     values = {"training.updates": 7, "training.clip": None, "training.warmup": 2, "training.learning_rate": 2e-3}
     recipe = s2s.read_recipe("translate", values)
     assert (recipe.training.updates, recipe.training.clip, recipe.training.learning_rate) == (7, None, 2e-3)
+    numbers = s2s.read_recipe(
+        "translate", {"training.updates": np.int64(50), "training.learning_rate": np.float32(0.5)}
+    )
+    assert (numbers.training.updates, numbers.training.learning_rate) == (50, 0.5)
+    # YAML takes U+0085 for the end of a line
+    assert s2s.read_recipe("translate", {"run.dir": "a\x85b"}).run.dir == "a\x85b"
     with pytest.raises(UserError, match=r"training\.updates: is true"):
         s2s.read_recipe("translate", {"training.updates": True})
 

@@ -275,6 +275,16 @@ def test_new_images_in_folders_and_in_idx_files_are_fitted(tmp_path):
         generate_image_recipe("mine", Splits(tmp_path / "photos"))
 
 
+@pytest.mark.parametrize("name", [".", "..", "here/."])
+def test_new_reads_a_folder_of_texts_however_it_is_named(tmp_path, monkeypatch, name):
+    (tmp_path / "here" / "sub").mkdir(parents=True)
+    for number in range(20):
+        _lines(tmp_path / "here" / f"{number}.txt", [f"a text of {number} words"])
+    monkeypatch.chdir(tmp_path / {".": "here", "..": "here/sub", "here/.": ""}[name])
+    recipe = _read(tmp_path, generate_language_model_recipe("mine", Splits(Path(name))))
+    assert len(DocumentSource(recipe.data).load().train) == 18
+
+
 def test_new_any_file_name_is_written_so_that_it_is_read_again(tmp_path):
     odd = tmp_path / "null, [x]: #1 'ü' \"q\""
     odd.mkdir()
@@ -290,6 +300,16 @@ def _without_spaces(count: int) -> list[tuple[str, str]]:
     """English sentences, and the same with Thai letters and no spaces."""
     thai = str.maketrans({letter: chr(0x0E01 + place) for place, letter in enumerate("abcdefghijklmnopqrstuvwxyz")})
     return [(text, text.lower().replace(" ", "").translate(thai)) for text in _sentences(count)]
+
+
+def test_new_long_texts_of_single_words_have_room_for_every_target(tmp_path):
+    chance, words = random.Random(3), " ".join(_sentences(200)).split()
+    rows = [f"word{n}\t{' '.join(chance.choices(words, k=chance.randint(60, 300)))}" for n in range(300)]
+    path = _lines(tmp_path / "pairs.tsv", ["source\ttarget", *rows])
+    recipe = _read(tmp_path, generate_translation_recipe("mine", Splits(path)))
+    assert recipe.decoding.max_ratio == 2
+    lengths = [len(row.split("\t")[1].split()) for row in rows]
+    assert max(lengths) < recipe.decoding.max_extra <= recipe.batches.max_length
 
 
 @pytest.mark.parametrize("reversed_", [False, True])

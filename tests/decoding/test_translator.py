@@ -246,6 +246,8 @@ def test_translator_forced_prefix_longer_than_a_one_to_one_source_is_refused(par
         translator.translate_chunk(["dogs"], prefixes=["the dog"])
     with pytest.raises(UserError, match=r"forced prefix 1: .*the tokenizer does not know"):
         translator.translate_chunk(["dogs"], prefixes=["Ω"])
+    with pytest.raises(UserError, match=r"forced prefix 3,252: .*the tokenizer does not know"):
+        translator.translate_chunk(["dogs", "dogs"], prefixes=["", "Ω"], before=3_250)
 
 
 def test_decoding_settings_with_a_beam_neither_sample_nor_diversify():

@@ -273,6 +273,31 @@ def cases() -> Iterator[Case]:
         yield Case(f"pairs: {name}", ("evaluate", "{world}/runs/m", "--bias", "p.csv"), told, {"p.csv": table})
     for name, (files, told) in OWN.items():
         yield Case(f"new: {name}", ("new", "translate", "--source", "a.en", "--target", "a.de"), told, files)
+    told = ("\\udce9", "UTF-8", "rename")
+    for name, words in {"translate": ("--data", "caf\udce9.tsv"), "text": ("--data", "caf\udce9.tsv")}.items():
+        table = "source\ttarget\n" + "".join(f"a{n}\tb{n}\n" for n in range(30))
+        yield Case(f"new: a name in latin-1, {name}", ("new", name, *words), told, {"caf\udce9.tsv": table})
+    for kind, name in (("t", "translate"), ("c", "classify")):
+        files = {"caf\udce9": "the cat\n"}
+        told = ("caf\\udce9", "not UTF-8 at character 4")
+        yield Case(
+            f"{name}: a file's name in latin-1 for a text", (name, f"{{world}}/runs/{kind}", "caf\udce9"), told, files
+        )
+    yield Case(
+        "train: a folder in latin-1",
+        ("train", "\udce9/x.yaml"),
+        ("data.train", "\\udce9", "rename"),
+        {"\udce9/x.yaml": CLASSIFICATION, "\udce9/c.tsv": "a\tb\n"},
+    )
+    yield Case(
+        "fill: words in latin-1",
+        ("fill", "{world}/runs/m", "___", "--words", "a\udce9/b"),
+        ("not UTF-8 at character 2",),
+    )
+    long = "x" * 300 + "\udce9"
+    yield Case(
+        "translate: a long text in latin-1", ("translate", "{world}/runs/t", long), ("not UTF-8 at character 301",)
+    )
     yield Case(
         "classify: missing",
         ("classify", "{world}/runs/i", "--input", "l"),

@@ -379,6 +379,22 @@ def test_resolved_recipe_means_the_same_from_anywhere(tmp_path, monkeypatch):
     assert read(Path("away/recipe.yaml")) == recipe
 
 
+def test_paths_of_tokenizers_and_vectors_start_from_the_folder_of_the_recipe(good, tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    files = "tokenizer: {model: sp.model}\nvectors: {source: v.vec}\n"
+    (tmp_path / "sub" / "x.yaml").write_text(good.read_text().rstrip() + "\n" + files)
+    monkeypatch.chdir(tmp_path)
+    recipe = read(Path("sub/x.yaml"))
+    assert recipe.tokenizer.model == str(tmp_path / "sub/sp.model")
+    assert recipe.vectors.source == str(tmp_path / "sub/v.vec")
+    # those of the command line start from the current folder
+    recipe = read(Path("sub/x.yaml"), ["tokenizer.model=other.model", "vectors.source=~/o.vec"])
+    assert recipe.tokenizer.model == str(tmp_path / "other.model")
+    assert recipe.vectors.source == str(Path.home() / "o.vec")
+    sides = read(Path("sub/x.yaml"), ["tokenizer.model=null", "tokenizer.source.model=a.model"]).tokenizer
+    assert (sides.model, sides.source.model) == (None, str(tmp_path / "a.model"))
+
+
 @pytest.mark.parametrize("key", REMOVED)
 def test_recipe_removed_keys_are_refused_with_what_to_do_instead(good, key):
     name = ".".join(key)

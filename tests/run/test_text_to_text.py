@@ -21,7 +21,7 @@ from s2s.tasks.base import EvaluationOptions
 from s2s.tasks.coverage import VocabularyCoverage
 from s2s.tasks.text_to_text import evaluation
 from s2s.tasks.text_to_text.answers import best_first, check_apart, log_probabilities
-from s2s.tasks.text_to_text.data import Mixture, MixtureSource, prepare
+from s2s.tasks.text_to_text.data import Mixture, MixtureSource, TaskSource, prepare
 from s2s.tasks.text_to_text.recipe import CorpusSettings, MixtureSettings
 from s2s.tasks.text_to_text.task import TextToTextTask
 from s2s.training.progress import no_progress_bar
@@ -245,6 +245,25 @@ def test_text_to_text_held_out_sets_are_checked_per_corpus(tmp_path, monkeypatch
     for override in ("data.corpora.one.seed=2", "data.corpora.one.test=6", "data.corpora.two.test=3"):
         with pytest.raises(UserError, match="drawn from the training data"):
             s2s("evaluate", "runs/files", override)
+
+
+def test_answers_are_learned_without_the_spaces_around_them(tmp_path):
+    rows = "".join(f"text {n},{('pos', 'neg ', ' neg')[n % 3]}\n" for n in range(30))
+    (tmp_path / "c.csv").write_text("text,label\n" + rows)
+    settings = CorpusSettings(
+        corpus="files",
+        train=str(tmp_path / "c.csv"),
+        validation=5,
+        test=5,
+        source="text",
+        target="label",
+        answers=("pos", "neg"),
+        metric="accuracy",
+    )
+    corpus = TaskSource(settings).load()
+    assert {target for part in corpus.splits().values() for target in part["target"]} == {"pos", "neg"}
+    unchanged = settings.model_copy(update={"answers": ()})
+    assert "neg " in TaskSource(unchanged).load().train["target"]
 
 
 def test_changed_validation_set_is_refused_on_resume(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from s2s.tasks.classification.recipe import LabelledSettings
 from s2s.tasks.data_check import missing_classes
 from s2s.tasks.recipe_generation import (
     Splits,
+    absolute_path,
     choose_tokenizer,
     classes_metric,
     count_words,
@@ -47,7 +48,7 @@ def generate_classification_recipe(
     """
     head = read_head(splits.train, [*texts, *([label] if label else [])])
     text, label = label_columns(head, texts, label)
-    train = str(splits.train.absolute())
+    train = absolute_path(splits.train)
     settings = LabelledSettings(text=text, label=label, quoting=head.quoting, train=train, validation=1, test=None)
     everything = LabelledSource(settings).load()
     different = len({text for part in (everything.train, everything.validation) for text in part.texts[:]["text"]})

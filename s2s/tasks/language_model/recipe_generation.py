@@ -11,6 +11,7 @@ from s2s.tasks.language_model.data import DocumentSource
 from s2s.tasks.language_model.recipe import DocumentSettings
 from s2s.tasks.recipe_generation import (
     Splits,
+    absolute_path,
     choose_tokenizer,
     count_words,
     held_out_settings,
@@ -42,7 +43,7 @@ def generate_language_model_recipe(name: str, splits: Splits[Path], column: str 
     Raises:
         UserError: A file or column is missing, or there is too little data.
     """
-    settings = DocumentSettings(train=str(splits.train.absolute()), validation=1, test=None)
+    settings = DocumentSettings(train=absolute_path(splits.train), validation=1, test=None)
     if table_kind(splits.train) not in (None, ".txt") and not splits.train.is_dir():
         head = read_head(splits.train, [column] if column else [])
         single = column is None and len(head.columns) == 1

@@ -15,7 +15,7 @@ from jaxtyping import Int
 from s2s.data.corruption import CorruptedText
 from s2s.data.mixing import FixedPairs, TokenizedPairSource
 from s2s.data.pair_files import place_of_row
-from s2s.data.pairs import FilterReport, PairSource, filter_training, pairs, prefixed
+from s2s.data.pairs import FilterReport, PairSource, filter_training, pairs, prefixed, without_spaces_around_targets
 from s2s.data.sources import Corpus, Source, digest_of_arrays
 from s2s.data.tokenized import RaggedArray, TokenizedDataset, encode_corpus, encode_texts
 from s2s.data.tokenizers import Tokenizer, train
@@ -56,7 +56,7 @@ class TaskSource(PairSource):
     settings: CorpusSettings
 
     def load_split(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
-        """Return a split; refuse targets that are none of the answers.
+        """Return a split; refuse targets that are none of the answers, and remove spaces around them.
 
         Empty targets pass in the training set, because filters drop them.
         """
@@ -70,7 +70,7 @@ class TaskSource(PairSource):
             said = found[wrong[0]]["target"][:60]
             what = f"the target is {said!r}, which is none of the answers {', '.join(answers)}{more}"
             raise UserError(what, place_of_row(self, name, wrong[0]), "add it to `answers`, or correct the row")
-        return found
+        return without_spaces_around_targets(found)
 
     def classes(self, part: "datasets.Dataset") -> Int[np.ndarray, " examples"]:
         """Return the index of each pair's answer; one class for all without `answers`."""

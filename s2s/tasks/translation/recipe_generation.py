@@ -49,6 +49,8 @@ METRIC_OF_RULES = "exact"
 
 _MEASURED = 50_000
 _LONGEST = 2048
+# Largest ratio of target to source length with which the length of the target is said to follow from the source.
+_STEEP = 20
 # If the usual filters drop a larger share of natural text, they do not suit the text.
 _FILTERED = 0.01
 # Most pairs of natural text that an LSTM learns from better than a Transformer.
@@ -291,13 +293,19 @@ def _max_length(lengths: Int[np.ndarray, "2 pairs"], ruled: bool) -> tuple[int, 
 
 
 def _output(lengths: Int[np.ndarray, "2 pairs"], ruled: bool) -> dict[str, object]:
-    """Return the maximum ratio of target length to source length."""
-    ratios = (lengths[1] + 1 - DecodingSettings().max_extra) / lengths[0]
+    """Return the largest target length as a ratio to the source length, or as an addition where that would be steep."""
+    usual = DecodingSettings()
+    ratios = (lengths[1] + 1 - usual.max_extra) / lengths[0]
     needed = float(ratios.max() if ruled else np.quantile(ratios, 0.999))
-    usual = DecodingSettings().max_ratio
-    chosen = usual if needed <= usual else math.ceil(1.2 * needed)
+    ratio, extra = usual.max_ratio if needed <= usual.max_ratio else math.ceil(1.2 * needed), usual.max_extra
+    if ratio > _STEEP:
+        # The length of the target does not follow from that of the source.
+        beyond = lengths[1] + 1 - usual.max_ratio * lengths[0]
+        longest = 1.2 * float(beyond.max() if ruled else np.quantile(beyond, 0.999))
+        ratio, extra = usual.max_ratio, min(math.ceil(longest), _LONGEST)
     row = int(np.argmax(ratios))
     return {
-        "longest_output": chosen,
+        "longest_output": ratio,
         "why_output": f"up to {lengths[1][row]:,} pieces are written for {lengths[0][row]:,}",
+        "extra": "" if extra == usual.max_extra else f"\n  max_extra: {extra}",
     }

@@ -1,0 +1,80 @@
+"""Checks of what Python callers give; mistakes are the same errors as on the command line."""
+
+from collections.abc import Iterable
+from numbers import Integral
+from pathlib import Path
+
+from s2s.errors import UserError
+
+_GIVE_TEXTS = "give texts, as in ['A dog.']"
+
+
+def check_utf8(text: str, where: str, remedy: str) -> str:
+    r"""Return a text; refuse surrogates, which UTF-8 cannot encode.
+
+    Bytes of an argument or a file name that are not UTF-8 arrive as surrogates.
+
+    Args:
+        text: Text or path.
+        where: Place for the message.
+        remedy: What the user should do.
+
+    Example:
+        >>> check_utf8("a\udce9", "lines[0]", "correct it")
+        Traceback (most recent call last):
+        s2s.errors.UserError: lines[0]: 'a\udce9' is not UTF-8 at character 2
+          → correct it
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        near = text[max(0, error.start - 30) : error.start + 30].encode("utf-8", "backslashreplace").decode()
+        raise UserError(f"'{near}' is not UTF-8 at character {error.start + 1:,}", where, remedy) from None
+    return text
+
+
+def check_texts(lines: Iterable[str], name: str) -> list[str]:
+    """Return texts as a list; refuse a single text, and whatever is no text.
+
+    Args:
+        lines: Texts.
+        name: Name of the argument, for messages.
+    """
+    if isinstance(lines, str):
+        raise UserError("is one text, but a list of texts is expected", where=name, remedy="put it into a list: [text]")
+    if not isinstance(lines, Iterable):
+        raise UserError(f"{lines!r:.60} is no list of texts", where=name, remedy=_GIVE_TEXTS)
+    lines = list(lines)
+    for place, line in enumerate(lines):
+        if not isinstance(line, str):
+            raise UserError(f"{line!r:.60} is not a text", where=f"{name}[{place}]", remedy=_GIVE_TEXTS)
+        check_utf8(line, f"{name}[{place}]", "correct it")
+    return lines
+
+
+def check_references(references: Iterable[str | Iterable[str]], name: str = "references") -> list[list[str]]:
+    """Return the references of each text as lists; see `check_texts`.
+
+    Args:
+        references: One or several references for each text.
+        name: Name of the argument, for messages.
+    """
+    if isinstance(references, str) or not isinstance(references, Iterable):
+        return [check_texts(references, name)]  # type: ignore[arg-type]
+    return [
+        check_texts([each] if isinstance(each, str) else each, f"{name}[{place}]")
+        for place, each in enumerate(references)
+    ]
+
+
+def check_whole(name: str, value: object) -> None:
+    """Refuse what is not an integer; NumPy's integers pass."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise UserError(f"{value!r:.60} is not an integer", where=name, remedy="give one, such as 4")
+
+
+def check_path(name: str, value: object) -> Path:
+    """Return a path; refuse what is neither a text nor a path."""
+    if not isinstance(value, str | Path):
+        raise UserError(f"{value!r:.60} is no path", where=name, remedy="give a str or a pathlib.Path")
+    return Path(value)
