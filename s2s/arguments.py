@@ -1,6 +1,7 @@
-"""Checks of what Python callers give; mistakes are the same errors as on the command line."""
+"""Checks of arguments, of the command line and of Python callers; mistakes are the same errors."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 from pathlib import Path
 
@@ -65,6 +66,13 @@ def check_references(references: Iterable[str | Iterable[str]], name: str = "ref
         check_texts([each] if isinstance(each, str) else each, f"{name}[{place}]")
         for place, each in enumerate(references)
     ]
+
+
+def check_unique(overrides: Sequence[str]) -> None:
+    """Refuse overrides that set the same key twice."""
+    counts = Counter(override.partition("=")[0].strip() for override in overrides)
+    if twice := [key for key, count in counts.items() if count > 1]:
+        raise UserError(f"{', '.join(twice)} is set twice", "command line", "set it once")
 
 
 def check_whole(name: str, value: object) -> None:

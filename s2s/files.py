@@ -387,6 +387,13 @@ EXPORTED = "export.json"
 """File name of the description of an export, in its folder."""
 
 
+def check_outermost(folder: Path) -> None:
+    """Refuse the folder of a comparison's measurements, which has copies of its plan and recipe."""
+    whole = folder.resolve().parent
+    if folder.resolve().name == "cells" and (whole / COMPARISON).is_file():
+        raise UserError("holds the measurements of a comparison", str(folder), f"name {quote_path(whole)}")
+
+
 def identify_folder(folder: Path) -> tuple[str, str] | None:
     """Name the folder of a comparison or a reproduction, with a remedy; None for other folders."""
     if (folder / ASKED).is_file():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
+from s2s.arguments import check_unique
 from s2s.cli import options
 from s2s.cli.lines import check_output, show_all
 from s2s.errors import UserError
@@ -142,7 +143,7 @@ def evaluate(
         raise UserError(f"{split} is not scored, because --source replaces it", "--split", "leave out one of them")
     paths, overrides = options.paths_and_overrides(words)
     overrides += [f"decoding.beam={beam}"] if beam else []
-    options.check_overrides(overrides)
+    check_unique(overrides)
     _check_metrics(names)
     given = {"--beam": beam, "--lowercase": lowercase, "--source": files, "--tokenize": tokenizer, "--metric": names}
     runs, sizes = _open_groups(paths, overrides, given)

@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from s2s.cli import options
 from s2s.errors import UserError, printable
@@ -25,8 +26,13 @@ from s2s.errors import UserError, printable
 def fill(run: Path, text: str, pieces: int, best: int, words: str | None, checkpoint: str | None) -> None:
     """Fill the blank ___ in TEXT with the masked-language model in RUN."""
     choices = words.split("/") if words is not None else []
-    if words is not None and len(choices) < 2:
-        raise UserError("has fewer than two words", f"--words {words}", "separate words by /, as in her/his")
+    if words is not None:
+        source = click.get_current_context().get_parameter_source
+        if len([word for word in choices if word.strip()]) < max(2, len(choices)):
+            what = "has fewer than two words" if len(choices) < 2 else "has an empty word"
+            raise UserError(what, f"--words {words}", "separate words by /, as in her/his")
+        if given := [name for name in ("pieces", "best") if source(name) is not ParameterSource.DEFAULT]:
+            raise UserError("has no effect with --words", f"--{given[0]}", "leave it out")
     from s2s.run.folder import open_run
 
     model = open_run(run, tasks=["masked-lm"])

@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import click
 
+from s2s.arguments import check_unique
 from s2s.errors import UserError
 
 FILE = click.Path(path_type=Path)
@@ -106,15 +106,8 @@ class _Text(click.ParamType):
         return value
 
 
-def check_overrides(overrides: Sequence[str]) -> None:
-    """Refuse overrides that set the same key twice."""
-    counts = Counter(override.partition("=")[0].strip() for override in overrides)
-    if twice := [key for key, count in counts.items() if count > 1]:
-        raise UserError(f"{', '.join(twice)} is set twice", "command line", "set it once")
-
-
 def _overrides(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    check_overrides(value)
+    check_unique(value)
     return value
 
 
@@ -123,7 +116,7 @@ def paths_and_overrides(words: Sequence[str]) -> tuple[list[Path], list[str]]:
     # `Path.exists` raises an error if a word is too long for a file name.
     paths = [word for word in words if "=" not in word or os.access(word, os.F_OK)]
     overrides = [word for word in words if word not in paths]
-    check_overrides(overrides)
+    check_unique(overrides)
     return list(map(Path, paths)), overrides
 
 

@@ -13,6 +13,7 @@ from typing import Literal, cast, get_args
 
 from ruamel.yaml.error import YAMLError
 
+from s2s.arguments import check_unique
 from s2s.comparison.candidate_names import file_name, kind_of, settings_in
 from s2s.comparison.plans import TABLES, Plan, Profile, Task, experiments_of, plan_of
 from s2s.comparison.results import Summary
@@ -28,6 +29,12 @@ MATCHES = ("parameters", "time")
 """Quantities that can be made equal for all candidates."""
 # Option that names the recipe of a task.
 _OPTION = {"translation": "--recipe", "classification": "--task"}
+# Keys of a recipe that a comparison sets itself, and how.
+_SET_ITSELF = {
+    "training.learning_rate": "rates are searched for, for each model",
+    "seeds": "--seeds gives their number",
+    "run": "--out names the folder",
+}
 _EXAMPLE = "transformer:encoder_positions=rope,decoder_positions=rope"
 
 
@@ -69,9 +76,12 @@ def order(asked: Order) -> Planned:
     overrides = [word for word in asked.words if not _is_candidate(word)]
     check_count(overrides)
     of_models = [word for word in overrides if word.partition(".")[0] in models()]
+    of_all = [word for word in overrides if word not in of_models]
+    check_unique(of_all)
+    _check_effect(of_all)
     own = _own_settings(names, of_models, task)
     named = asked.task or asked.recipe
-    base = read(recipe_path(named or Path(plan.recipe)), [word for word in overrides if word not in of_models])
+    base = read(recipe_path(named or Path(plan.recipe)), of_all)
     _check_recipe(base, task, named)
     folder = asked.out
     if folder is None:
@@ -92,6 +102,15 @@ def order(asked: Order) -> Planned:
         seconds=0,
     )
     return Planned(folder, base, summary)
+
+
+def _check_effect(overrides: Sequence[str]) -> None:
+    """Refuse settings of the recipe that a comparison sets itself."""
+    for word in overrides:
+        key = word.partition("=")[0].strip()
+        instead = next((found for start, found in _SET_ITSELF.items() if f"{key}.".startswith(f"{start}.")), None)
+        if instead:
+            raise UserError(f"{key} has no effect: {instead}", f"command line: {cut(word)}", "leave it out")
 
 
 def extended(summary: Summary, asked: Order) -> Summary:

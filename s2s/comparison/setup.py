@@ -17,7 +17,7 @@ from s2s.comparison.results import write as write_part
 from s2s.comparison.spec import CELLS, ComparedRecipe, NotForThisModel, comparable
 from s2s.comparison.tasks import data_digests, finalize_recipe, trainer_of
 from s2s.errors import UserError, quote_path
-from s2s.files import COMPARISON, identify_folder, make_folder, read_file, write_atomically
+from s2s.files import COMPARISON, check_outermost, identify_folder, make_folder, read_file, write_atomically
 from s2s.json_files import read_json
 from s2s.nn.precision import PrecisionError
 from s2s.recipe.reading import dump, write
@@ -81,6 +81,7 @@ def load_summary(folder: Path) -> Summary:
     Raises:
         UserError: The folder holds no comparison, or the plan cannot be read.
     """
+    check_outermost(folder)
     kept = next((path for path in (folder / COMPARISON, folder / CELLS / COMPARISON) if path.exists()), None)
     if kept is None:
         what, remedy = identify_folder(folder) or ("no comparison, or one that did not begin", "")

@@ -27,13 +27,13 @@ _PATHS = ("/", "/translate", "/classify", "/health", "/metrics", "/openapi.json"
 # The page has inline script and style, and connects only to this server.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:"
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The body cannot be read: it is not UTF-8, or nested too deeply; or its length is ambiguous."},
+    400: {"description": "The length of the body is ambiguous."},
     403: {"description": "A page of another site asks."},
     404: {"description": "No such run."},
     408: {"description": "It took too long."},
     413: {"description": "The body is too large."},
     421: {"description": "The `Host` header names another server."},
-    422: {"description": "The request does not fit its fields, the run, or a limit."},
+    422: {"description": "The body is no JSON in UTF-8, is nested too deeply, or does not fit its fields or a limit."},
     429: {"description": "Too many requests wait; ask again."},
 }
 
@@ -200,6 +200,10 @@ def _mistake(place: Sequence[int | str], kind: str, message: str, fields: Mappin
     if name not in fields:
         if name:
             return f"{name}: unknown field; there are {', '.join(fields)}"
+        if kind == "missing":
+            return "body: is empty; send a JSON object"
+        if kind == "string_unicode":
+            return "body: the name of a field is no text: it has half of a surrogate pair"
         of_kind = kind in ("model_attributes_type", "model_type", "dict_type")
         return f"body: {'expected a JSON object, sent with Content-Type: application/json' if of_kind else message}"
     if kind == "missing":

@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 
 from s2s.comparison import engine, setup, tuning
-from s2s.comparison.report.drawing import draw
+from s2s.comparison.report.drawing import draw, kept_comparison
 from s2s.comparison.request import Order, extended, order
 from s2s.comparison.results import RESULT, read_result, read_summary
 from s2s.errors import UserError
@@ -62,7 +62,7 @@ def test_a_start_that_was_killed_is_no_comparison_yet_and_can_be_repeated(counti
         engine.resume(folder, Console(file=io.StringIO()))
     # somebody's own recipe is not replaced
     with pytest.raises(UserError, match="already exists"):
-        begin(folder, "rnn", "lstm", "seeds.data=9")
+        begin(folder, "rnn", "lstm", "training.clip=9")
     assert (begin(folder, "rnn", "lstm") / COMPARISON).exists()
     with pytest.raises(UserError, match="continue it with"):
         begin(folder, "rnn", "lstm")
@@ -108,6 +108,10 @@ def test_a_comparison_takes_on_another_model_and_measures_nothing_again(counting
     wanted, counting.asked = list(counting.asked), []
     _go_on(folder)
     trials = {path.name: path.read_bytes() for path in (folder / "cells/tuning").glob("*.json")}
+    # the folder of measurements has copies of plan and recipe, and is no comparison of its own
+    for use in (setup.load_summary, kept_comparison):
+        with pytest.raises(UserError, match=r"cells: holds the measurements of a comparison\n.*name \S*two$"):
+            use(folder / "cells")
     asked = extended(setup.load_summary(folder), Order(("mingru",)))
     assert asked.command == setup.load_summary(whole).command
     assert "memory: 2 measurements" in engine.describe_costs(folder, asked, None)

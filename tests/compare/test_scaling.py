@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from s2s.comparison.executor import StoredResult
 from s2s.comparison.matching import TOLERANCE, size_of, without_embeddings
 from s2s.comparison.plans import ROWS
 from s2s.comparison.questions.scaling import measure as scaling
@@ -185,6 +186,27 @@ def test_scaling_leaves_sizes_out_at_which_a_model_still_learns(five):
     rnn, _ = EXPERIMENT.result(five, unknown).findings
     assert rnn.standing == "still learning"
     assert "it is not known of every size whether the loss still falls" in "; ".join(rnn.reasons)
+
+
+def test_scaling_of_a_model_that_is_added_has_the_size_of_those_that_are_kept(contest, monkeypatch):
+    monkeypatch.setitem(scaling.SIZES, "quick", TINY)
+    made = contest(["rnn", "transformer"])
+    training = SizeTraining(
+        **{key: 0 for key in ("parameters", "inner", "width", "updates", "tokens", "flops", "loss", "baseline")},
+        source_use=None,
+        seconds=0.0,
+    )
+    trained = []
+    monkeypatch.setattr(scaling, "short_training", lambda *_: (1.0, 1.0))
+    monkeypatch.setattr(scaling, "_train", lambda made, recipe, seed: trained.append(recipe) or training)
+    trial = Trial("rnn", "size-100", 1)
+    found = EXPERIMENT.measure(made, trial)
+    stored = StoredResult({"wanted": found.wanted + 7}, "", 1.0, cell=trial.key)
+    folder = made.results_folder("scaling")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{trial.key}.json").write_text(json.dumps(asdict(stored)))
+    assert EXPERIMENT.measure(made, Trial("transformer", "size-100", 1)).wanted == found.wanted + 7
+    assert EXPERIMENT.measure(made, Trial("transformer", "size-50", 1)).wanted < found.wanted
 
 
 @pytest.mark.parametrize("best", [0.001, 0.002, 0.004, 0.032, LOWEST / 4, HIGHEST * 4])

@@ -81,6 +81,18 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "an experiment": ("compare rnn gru --experiment memry", ("'memry'", "did you mean memory?")),
     "another task's experiment": ("compare rnn gru --experiment text-length", ("'text-length'", "translation")),
     "a setting of an absent model": ("compare rnn gru lstm.width=5", ("lstm.width=5",)),
+    "a rate of a comparison": (
+        "compare rnn gru training.learning_rate=0.01",
+        ("training.learning_rate", "searched for"),
+    ),
+    "seeds as settings": ("compare rnn gru seeds.data=7", ("seeds.data=7", "--seeds")),
+    "a run's folder for a comparison": ("compare rnn gru run.dir=x", ("run.dir=x", "--out")),
+    "a comparison's setting twice": (
+        "compare rnn gru training.updates=3 training.updates=4",
+        ("training.updates is set twice",),
+    ),
+    "an empty word": ("fill {world}/runs/m ___ --words dog/", ("an empty word", "--words dog/")),
+    "pieces of given words": ("fill {world}/runs/m ___ --words dog/cat --pieces 3", ("--pieces", "--words")),
     "a wrong setting": ("compare rnn gru training.updates=0", ("training.updates", "0")),
     "two recipes": ("compare rnn gru --task ag_news --recipe translate", ("--task", "--recipe")),
     "a recipe of another task": ("compare rnn gru --recipe {world}/c.yaml", ("c.yaml", "classification")),

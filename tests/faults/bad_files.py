@@ -231,6 +231,7 @@ PAIRS: dict[str, tuple[Content, tuple[str, ...]]] = {
     "no column": ("a,b\n", ("p.csv", "sent_more")),
     "no pairs": (HEAD, ("p.csv", "no pairs")),
     "a direction": (HEAD + "a,b,sideways,gender\n", ("p.csv:2", "'sideways'")),
+    "a long sentence": (HEAD + f"a,b,stereo,gender\n{'x' * 70_000},b,stereo,gender\n", ("p.csv:3", "70,00")),
     "an empty sentence": (HEAD + ",b,stereo,gender\n", ("p.csv:2", "empty")),
     "latin-1": (HEAD.encode() + b"\xfc,b,stereo,gender\n", ("p.csv", "utf-8")),
     "a pipe": (fifo, ("p.csv", "pipe")),

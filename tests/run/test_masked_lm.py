@@ -1,6 +1,7 @@
 """A run of masked-language modelling, and what can be begun and asked with it."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from rich.console import Console
 
 from s2s.data.phrasebook import phrases
+from s2s.data.tables import TextSource
 from s2s.data.tokenized import encode_texts
 from s2s.errors import UserError
 from s2s.models.masked_lm import MaskedLM
@@ -19,7 +21,7 @@ from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.run.folder import open_run
 from s2s.run.inference import evaluate, load
-from s2s.run.tasks import read
+from s2s.run.tasks import read, task_of
 from s2s.run.training import train
 from s2s.tasks import base
 from s2s.tasks.masked_lm.bias import probe
@@ -28,6 +30,7 @@ from s2s.tasks.masked_lm.filling import fill, weigh_words
 from s2s.tasks.masked_lm.recipe import MaskedTraining, MaskingSettings, WindowSettings
 from s2s.tasks.masked_lm.task import MaskedScores, masked_loss, measure
 from s2s.training.device import select_device
+from s2s.training.progress import no_progress_bar
 from s2s.training.trainer import Trainer, mean_loss
 
 RECIPE = """
@@ -144,6 +147,18 @@ def test_bias_probe_does_not_write_into_a_downloaded_run(run, tmp_path, monkeypa
     told = str(probe(load(open_run(Path("hf:somebody/tiny"))), run.parent / "pairs.csv"))
     assert f"shown, but not kept: {tmp_path}/fetched is in the cache" in told
     assert sorted((tmp_path / "fetched").rglob("*")) == before
+
+
+def test_worst_windows_are_named_by_the_row_of_their_text(run):
+    loaded = load(run)
+    task, test = task_of(loaded.recipe), TextSource(loaded.recipe.data).load().test
+    rows = np.array([7, 2, 9, 4])
+    found = task.diagnose(loaded, test.select(rows), rows, no_progress_bar)
+    assert found.worst
+    for worst in found.worst:
+        row = int(re.match(r"text (\d+), ", worst.score)[1]) - 1
+        assert row in rows
+        assert worst.source in loaded.tokenizers[0].decode(loaded.tokenizers[0].encode(test["text"][row]))
 
 
 class _Cycles:

@@ -16,7 +16,7 @@ from s2s.comparison.report.page import Pictures, page, reproduction_page
 from s2s.comparison.report.table import CSV, HEAD, TEX, matrix, table_as_latex, table_rows
 from s2s.comparison.results import RESULT, Result, Summary, read_result, read_summary
 from s2s.errors import UserError
-from s2s.files import COMPARISON, check_unlinked, identify_folder, write_atomically
+from s2s.files import COMPARISON, check_outermost, check_unlinked, identify_folder, write_atomically
 
 PAGE = "report.html"
 _BOARD = "tensorboard"
@@ -103,6 +103,7 @@ def kept_comparison(folder: Path) -> tuple[Summary, list[str], list[Result]]:
     Raises:
         UserError: The folder has no comparison, or one of its files is damaged.
     """
+    check_outermost(folder)
     if not (folder / COMPARISON).is_file():
         what, remedy = identify_folder(folder) or ("", "")
         found = f"is {what}, but has no {COMPARISON}" if what else f"is no comparison: it has no {COMPARISON}"

@@ -22,7 +22,7 @@ from s2s.evaluation.inference import Share, coin, holm, wilson
 from s2s.files import spreadsheet_cell
 from s2s.models.masked_lm import MaskedLM
 from s2s.tasks.base import LoadedModel, save_probe
-from s2s.tasks.masked_lm.filling import masked_log_probabilities
+from s2s.tasks.masked_lm.filling import longest_input, masked_log_probabilities
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 from s2s.training import figures
 from s2s.training.figures import new_figure
@@ -233,9 +233,20 @@ def bias_picture(found: BiasReport) -> "Figure":
     return figure
 
 
+def _check_lengths(run: LoadedModel[MaskedRecipe, MaskedLM], pairs: Sequence[Pair], path: Path) -> None:
+    """Refuse a pair with a sentence that is too long, before anything is computed."""
+    longest, special = longest_input(run.model), 1 + int(run.recipe.masking.begin)
+    for pair in pairs:
+        tokens = special + max(map(len, run.tokenizers[0].encode_batch([pair.more, pair.less])))
+        if tokens > longest:
+            what = f"a sentence of {tokens:,} tokens, and the model reads {longest:,}"
+            raise UserError(what, f"{path}:{pair.line}", "shorten it, or remove the line")
+
+
 def probe(run: LoadedModel[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
     """Run the bias test on a run and a CSV file of pairs; save JSON, CSV and PNG in the run's folder, if writable."""
     read, digest = read_pairs(pairs)
+    _check_lengths(run, read, pairs)
     found = report(prefer(run.model, run.tokenizers[0], read, run.recipe.masking.begin))
     kept = {
         "run": str(run.path),

@@ -1,10 +1,10 @@
 """Diagnosis of masked language models: of texts before training, and of trained models."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from s2s.data.dataset import iterate_batches
@@ -25,9 +25,6 @@ from s2s.tasks.masked_lm.data import MaskedText, collate_masked
 from s2s.tasks.masked_lm.filling import find_blank
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 from s2s.training.progress import ProgressBar
-
-if TYPE_CHECKING:
-    import datasets
 
 
 def inspected(recipe: MaskedRecipe) -> str:
@@ -161,24 +158,31 @@ def _shifted(words: Sequence[Word], count: int) -> list[Word]:
 _SHOWN_PIECES = 8
 
 
-def symptoms(run: MaskedRun, part: "datasets.Dataset", examples: MaskedText, progress_bar: ProgressBar) -> Diagnostics:
-    """Predict masked tokens in windows of texts; return signs of problems, and the windows with the highest loss."""
+def symptoms(
+    run: MaskedRun, rows: Int[np.ndarray, " texts"], examples: MaskedText, progress_bar: ProgressBar
+) -> Diagnostics:
+    """Predict masked tokens in windows of texts; return signs of problems, and the windows with the highest loss.
+
+    Args:
+        rows: Rows of the texts in their split.
+        examples: Windows of these texts.
+    """
     wanted, said, losses, windows = [], [], [], []
     with progress_bar("measuring", len(examples)) as advance, torch.inference_mode():
-        for rows, batch in iterate_batches(examples, run.device_context.device):
+        for some, batch in iterate_batches(examples, run.device_context.device):
             found = run.model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
             wanted.append(batch.targets.cpu().numpy())
             said.append(found.argmax(1).cpu().numpy())
             losses.append(-found.gather(1, batch.targets[:, None])[:, 0].cpu().double().numpy())
-            windows.append(rows[(batch.chosen // batch.source.shape[1]).cpu().numpy()])
-            advance(len(rows))
+            windows.append(some[(batch.chosen // batch.source.shape[1]).cpu().numpy()])
+            advance(len(some))
     targets, answers, loss, window = (np.concatenate(each) for each in (wanted, said, losses, windows))
     tokens = np.concatenate(examples.window(np.arange(len(examples))))
     return Diagnostics(
-        summary=f"{len(part):,} texts, {len(targets):,} masked tokens: loss {loss.mean():.3f} nats, "
+        summary=f"{len(rows):,} texts, {len(targets):,} masked tokens: loss {loss.mean():.3f} nats, "
         f"{100 * (targets == answers).mean():.2f} % correct",
         signs=[_one_token(targets, answers, run.tokenizers[0].tokens), unknown(tokens, UNK, None)],
-        worst=_worst(run, examples, (targets, answers, loss, window)),
+        worst=_worst(run, rows, examples, (targets, answers, loss, window)),
         chance_loss=entropy(targets),
     )
 
@@ -199,7 +203,9 @@ def _one_token(targets: np.ndarray, answers: np.ndarray, shown: Callable[[list[i
     )
 
 
-def _worst(run: MaskedRun, examples: MaskedText, found: tuple[np.ndarray, ...]) -> list[WorstExample]:
+def _worst(
+    run: MaskedRun, rows: Int[np.ndarray, " texts"], examples: MaskedText, found: tuple[np.ndarray, ...]
+) -> list[WorstExample]:
     targets, answers, loss, window = found
     kinds, which = np.unique(window, return_inverse=True)
     means = np.bincount(which, loss) / np.bincount(which)
@@ -208,7 +214,6 @@ def _worst(run: MaskedRun, examples: MaskedText, found: tuple[np.ndarray, ...]) 
         mine = np.flatnonzero(which == place)[:_SHOWN_PIECES]
         text = cutter.decode(examples.window(kinds[place : place + 1])[0].tolist())
         said, right = (" ".join(cutter.tokens(each[mine].tolist())) for each in (answers, targets))
-        worst.append(
-            WorstExample(text, said, right, f"window {kinds[place] + 1}, {means[place]:.2f} nats per masked token")
-        )
+        number = rows[examples.numbers[kinds[place]]] + 1
+        worst.append(WorstExample(text, said, right, f"text {number}, {means[place]:.2f} nats per masked token"))
     return worst

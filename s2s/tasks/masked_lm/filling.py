@@ -25,6 +25,11 @@ _BLANK = re.compile("_{3,}")
 _BEAM = 20
 
 
+def longest_input(model: MaskedLM) -> int:
+    """Return the largest number of tokens that a model reads, special ones included."""
+    return MAX_SOURCE_LENGTH if model.encoder.max_positions is None else model.encoder.max_positions
+
+
 def masked_log_probabilities(
     model: MaskedLM, texts: Sequence[Sequence[int]], places: Sequence[Sequence[int]], begin: bool, budget: int = _BUDGET
 ) -> list[Float[np.ndarray, " places"]]:
@@ -54,8 +59,7 @@ def _log_probabilities(
     model: MaskedLM, read: Sequence[np.ndarray], places: Sequence[int], begin: bool
 ) -> Float[Tensor, "texts vocabulary"]:
     """Compute the log-probabilities of all tokens at one position of each text, in a batch."""
-    longest = MAX_SOURCE_LENGTH if model.encoder.max_positions is None else model.encoder.max_positions
-    check_length(max(len(row) for row in read) + 1 + int(begin), longest)
+    check_length(max(len(row) for row in read) + 1 + int(begin), longest_input(model))
     chosen = [np.array([place]) for place in places]
     batch = collate_masked(read, read, chosen, range(len(read)), begin).to(next(model.parameters()).device)
     with torch.no_grad():

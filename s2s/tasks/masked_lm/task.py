@@ -180,7 +180,7 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
     ) -> "Diagnostics":
         from s2s.tasks.masked_lm.diagnosis import symptoms
 
-        return symptoms(run, part, self.examples_for_inference(run, part), progress_bar)
+        return symptoms(run, rows, self.examples_for_inference(run, part), progress_bar)
 
     def log_probs(self, model: MaskedLM, batch: MaskedBatch) -> Float[Tensor, "chosen pieces"]:
         return model.log_probabilities(batch.source, batch.source_valid, batch.chosen)

@@ -63,7 +63,9 @@ def measure(comparison: Comparison, trial: Trial) -> ScalingRun:
     candidate = comparison.candidate(trial.model)
     factor = next(factor for factor in comparison.sizes(SIZES).factors if part_of(factor) == trial.part)
     sizes = candidate.translation.tokenizer.sizes
-    wanted = budget(tuple((each.kind, each.settings) for each in comparison.candidates), sizes, factor)
+    wanted = _kept_budget(comparison, trial.part)
+    if wanted is None:
+        wanted = budget(tuple((each.kind, each.settings) for each in comparison.candidates), sizes, factor)
     settings = resized(candidate.settings, candidate.kind, sizes, wanted)
     recipe = candidate.translation.model_copy(update={"model": settings})
     recipe = shortened(recipe, comparison.sizes(SIZES).updates)
@@ -80,6 +82,16 @@ def measure(comparison: Comparison, trial: Trial) -> ScalingRun:
         whole=[(each.rate, loss) for each, loss in ascending if each.whole],
         inside=best in losses and inside(best, losses),
     )
+
+
+def _kept_budget(comparison: Comparison, part: str) -> int | None:
+    """Return the number of parameters of the models that are trained at this size already; None without one.
+
+    A model that is added to a comparison changes the budget of all models, but not the trainings that are kept.
+    """
+    folder = comparison.results_folder(EXPERIMENT.name)
+    stored = (load_result(folder, other) for other in trials(comparison) if other.part == part)
+    return next((int(each.measured["wanted"]) for each in stored if each and each.measured), None)
 
 
 def _train(comparison: Comparison, recipe: Recipe[Any], seed: int) -> SizeTraining:
