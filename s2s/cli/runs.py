@@ -8,7 +8,7 @@ import click
 
 from s2s.cli import options
 from s2s.cli.lines import check_output
-from s2s.errors import printable
+from s2s.errors import UserError, printable
 from s2s.files import write_atomically
 
 
@@ -24,6 +24,10 @@ def runs(folder: Path, file: Path | None) -> None:
 
     check_output(file, "--csv")
     found = list_runs(folder)
+    if file and not found:
+        raise UserError(
+            f"there are no runs in {folder}, so nothing was written", f"--csv {file}", "name another folder"
+        )
     click.echo(printable(format_runs(found) if found else f"there are no runs in {folder}"))
     if file:
         table, text = rows(found), io.StringIO()

@@ -421,6 +421,12 @@ def _csv_cells(path: Path, delimiter: str = ",") -> Iterator[tuple[int, list[str
                 yield begins, cells
             begins, size = reader.line_num + 1, 0
     except csv.Error as error:
+        if "new-line character" in str(error):
+            raise UserError(
+                "a carriage return (\\r) outside of quotes",
+                where=f"{path}:{begins}",
+                remedy="convert the line ends, e.g. by mac2unix, or quote the cell",
+            ) from None
         raise UserError(
             f"the row that begins here is not CSV: {error}",
             where=f"{path}:{begins}",

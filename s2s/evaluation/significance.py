@@ -6,7 +6,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -42,8 +42,33 @@ class Comparison:
 
     def __str__(self) -> str:
         chance = "" if self.p_value is None else f"   p = {self.p_value:.4f} against the first"
-        chance += "" if self.corrected is None else f", {self.corrected:.4f} after Holm"
+        chance += after_holm(self.corrected)
         return f"  {self.system:28} {self.metric:5} {self.value:6.2f} ± {self.interval:.2f}{chance}"
+
+
+def after_holm(corrected: float | None) -> str:
+    """Return the words for a corrected p-value; empty for None."""
+    return "" if corrected is None else f", {corrected:.4f} after Holm"
+
+
+def corrected_p_values(p_values: Sequence[float | None]) -> list[float | None]:
+    """Correct the p-values of several systems that are tested against the first (Holm 1979).
+
+    Args:
+        p_values: P-value of each system; None for the first, and for one without a test.
+
+    Returns:
+        Corrected p-values; None without one, and if only one system is tested.
+
+    Example:
+        >>> corrected_p_values([None, 0.25, 0.125])
+        [None, 0.25, 0.25]
+    """
+    tested = [place for place, p in enumerate(p_values) if p is not None]
+    if len(tested) < 2:
+        return [None] * len(p_values)
+    corrected = dict(zip(tested, holm([p for p in p_values if p is not None]), strict=True))
+    return [corrected.get(place) for place in range(len(p_values))]
 
 
 def compare(
@@ -65,9 +90,8 @@ def compare(
     found = []
     for name, metric, counted in _counted(list(systems.values()), references, lowercase, names, tokenization, sources):
         first, *others = counted
-        p_values = [paired_p(first, its, partial(scores_of, metric)) for its in others]
-        corrected = holm(p_values) if len(others) > 1 else [None] * len(others)
-        tests = [(None, None), *zip(p_values, corrected, strict=True)]
+        p_values = [None, *(paired_p(first, its, partial(scores_of, metric)) for its in others)]
+        tests = zip(p_values, corrected_p_values(p_values), strict=True)
         for system, its, tested in zip(systems, counted, tests, strict=True):
             value, (low, high) = scores_of(metric, its.sum(axis=0)[None])[0], bootstrap_interval(metric, its)
             found.append(Comparison(system, name, float(value), (high - low) / 2, *tested))
@@ -102,6 +126,7 @@ class GroupComparison:
     mean: Estimate  # mean over seeds with Student's 95 % interval
     difference: Estimate | None  # this group minus the first, with its 95 % interval over seeds and sentences
     p_value: float | None  # p-value over seeds and sentences; None for the first group, or without a test
+    corrected: float | None = None  # p-value with Holm's correction for several groups; None for one or the first
 
     def __str__(self) -> str:
         line = f"  {self.group:28} {self.metric:5} {self.mean.value:6.2f} ({self.mean.low:.2f} to {self.mean.high:.2f})"
@@ -110,7 +135,7 @@ class GroupComparison:
             return line
         low, high = self.difference.low, self.difference.high
         change = f"{self.difference.value:+.2f} ({low:+.2f} to {high:+.2f})"
-        return f"{line}   {change} against the first, p {_four_digits(self.p_value)}"
+        return f"{line}   {change} against the first, p {_four_digits(self.p_value)}{after_holm(self.corrected)}"
 
 
 def _four_digits(p: float) -> str:
@@ -134,7 +159,8 @@ def compare_groups(
         values = mean([float(score(counts.sum(axis=0)[None])[0]) for counts in runs])
         tested = (over.estimate(), over.p()) if over else (None, None)
         found.append(GroupComparison(name, metric, len(runs), values, *tested))
-    return found
+    corrected = corrected_p_values([each.p_value for each in found])
+    return [replace(each, corrected=p) for each, p in zip(found, corrected, strict=True)]
 
 
 def compare_text_groups(
@@ -181,14 +207,16 @@ class ClassifierComparison:
     run: str  # name of the run
     accuracy: Share  # accuracy with Wilson score interval
     test: McNemar | None  # test against the first classifier; None for the first
+    corrected: float | None = None  # p-value with Holm's correction for several classifiers; None for one or the first
 
     def __str__(self) -> str:
         line = f"  {self.run:28} accuracy {self.accuracy.value:6.2f} % ({self.accuracy.low:.2f} to "
         line += f"{self.accuracy.high:.2f})"
         if self.test is None:
             return line
+        chance = f"p {_four_digits(self.test.p_value)}{after_holm(self.corrected)} against the first"
         return (
-            f"{line}   p {_four_digits(self.test.p_value)} against the first (McNemar, {self.test.method}: "
+            f"{line}   {chance} (McNemar, {self.test.method}: "
             f"{self.test.only_second:,} only this one has right, {self.test.only_first:,} only the first)"
         )
 
@@ -224,12 +252,10 @@ def compare_classifiers(truth: Classes, systems: Mapping[str, Classes]) -> list[
     if len(systems) < 2 or set(counts.values()) != {len(truth)}:
         what = f"a comparison needs two runs with {len(truth)} examples each; given: {counts}"
         raise UserError(what, remedy="evaluate each on the same test set")
-    baseline, *_ = systems.values()
+    baseline, *others = systems.values()
+    tests = [None, *(mcnemar(truth, baseline, predicted) for predicted in others)]
+    corrected = corrected_p_values([test and test.p_value for test in tests])
     return [
-        ClassifierComparison(
-            name,
-            wilson(int((truth == predicted).sum()), len(truth)),
-            mcnemar(truth, baseline, predicted) if i else None,
-        )
-        for i, (name, predicted) in enumerate(systems.items())
+        ClassifierComparison(name, wilson(int((truth == predicted).sum()), len(truth)), test, p)
+        for (name, predicted), test, p in zip(systems.items(), tests, corrected, strict=True)
     ]

@@ -1,5 +1,6 @@
 """Checks of answers: values within a tolerance, and functions by their results on several inputs."""
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +43,8 @@ class Exercise:
         for arguments in self.tried_on:
             call = f"{self.solution.__name__}({', '.join(map(_shown, arguments))})"
             try:
-                found = answer(*arguments)
+                # An answer may change what it is given.
+                found = answer(*copy.deepcopy(arguments))
             except Exception as error:  # of the student's code
                 return f"{call} raises {type(error).__name__}: {error}."
             if found is None and self.solution(*arguments) is not None:

@@ -176,7 +176,8 @@ class RunLog:
         for name, value in scores.items():
             self._add_scalar(f"validation/{name}", value, update)
         if samples:
-            table = "\n".join(f"| {s.source} | {s.reference} | {s.translation} |" for s in samples)
+            rows = (map(_cell, (s.source, s.reference, s.translation)) for s in samples)
+            table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
             head = "| source | reference | translation |\n|---|---|---|\n"
             self._board.add_text("translations", head + table, update)
         self._board.flush()
@@ -320,6 +321,11 @@ class RunLog:
         if self._bar.disable and (self._every_step or time.monotonic() - self._spoke > PLAIN_LINE_EVERY):
             self._spoke = time.monotonic()
             self.info(f"update {update.update}/{self._total}: {shown} · rate {update.learning_rate:.2e}")
+
+
+def _cell(text: str) -> str:
+    """Return a text for a cell of a Markdown table."""
+    return " ".join(text.replace("|", r"\|").splitlines())
 
 
 class NullLog(RunLog):

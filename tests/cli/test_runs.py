@@ -78,6 +78,12 @@ def test_train_seeds_gives_the_runs_of_each_seed_and_their_means(tmp_path, monke
     assert s2s.runs("runs")["chrf"].tolist() == [float(row["chrf"]) for row in rows]
     with pytest.raises(UserError, match="already contains a run"):
         _s2s(*words, "--seeds", "2")
+    # a table is not replaced by an empty one
+    Path("none").mkdir()
+    before = Path("runs.csv").read_bytes()
+    with pytest.raises(UserError, match=r"--csv runs.csv: there are no runs in none"):
+        _s2s("runs", "none", "--csv", "runs.csv")
+    assert Path("runs.csv").read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,11 @@ def test_decoding_tables_are_what_was_measured(contest, tiny, monkeypatch):
     cell = EXPERIMENT.result(shared, found).findings[0]
     assert cell.value == pytest.approx(1000 * (32 + 528) / 32)
     assert cell.reasons == ["no other model was measured"]
+    # a step writes a token of each sentence of a batch
+    for figure in EXPERIMENT.result(shared, found).figures:
+        of_one, of_three = ({x: y for x, y in zip(line.x, line.y, strict=True)} for line in figure.series)
+        for length in of_one.keys() & of_three.keys():
+            assert of_three[length] == pytest.approx(of_one[length] / 3)
 
 
 def _round(seconds, alone, reference=0.001):

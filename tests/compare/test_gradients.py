@@ -12,7 +12,14 @@ from torch import nn
 from s2s.comparison.deep import DeepTraining, DeepTrainings
 from s2s.comparison.plans import ROWS
 from s2s.comparison.questions.gradients import measure as gradients
-from s2s.comparison.questions.gradients.analyse import neutral_value
+from s2s.comparison.questions.gradients.analyse import (
+    CandidateRuns,
+    GradientRun,
+    JacobianSpectrum,
+    Weights,
+    _jacobians,
+    neutral_value,
+)
 from s2s.comparison.questions.gradients.decay import (
     Decay,
     Decays,
@@ -309,3 +316,15 @@ def test_brief_rounds_to_six_digits():
         None,
         1.23457e-30,
     )
+
+
+def test_growth_of_states_that_sometimes_forget_everything_is_zero():
+    def run(exponents):
+        decay = Decay([-0.1] * 2, 0.99, 0.5, 48, 48)
+        return GradientRun({}, [Weights(decay, None, JacobianSpectrum(4, [1.0, 1.0], None, exponents))])
+
+    for second, growth in (([None, None], 0.0), ([-0.1, -0.1], np.exp(-0.1))):
+        runs = CandidateRuns("m", {"own": [run([-0.1, -0.1]), run(second)], "learned": []}, None)
+        found = _jacobians([runs])
+        (row,) = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+        assert row["exp(λ) per step"] == pytest.approx(growth)

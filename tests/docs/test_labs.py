@@ -97,6 +97,20 @@ def test_lab_answer_that_fails_or_was_called_is_explained(capsys):
     assert "return factor**steps" in capsys.readouterr().out
 
 
+def test_lab_answers_may_change_what_they_are_given(capsys):
+    solution = import_module("s2s.labs.attention").EXERCISES[2].solution
+
+    def scaled(query, keys, values):
+        found = solution(query, keys, values)
+        query *= 0
+        values *= 0
+        return found
+
+    for answer in (scaled, solution):
+        labs.check("attention.3", answer)
+        assert "right" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("name", "remedy"), [("attention.99", "attention.1 to attention.8"), ("atention.1", "attention")]
 )

@@ -18,6 +18,7 @@ from s2s.evaluation.classification import (
     macro_f1,
     per_class,
 )
+from s2s.evaluation.inference import holm
 from s2s.evaluation.significance import compare_classifiers, mcnemar
 
 NAMES = ["world", "sports", "business", "never seen"]
@@ -139,7 +140,11 @@ def test_classification_every_classifier_is_tested_against_the_first(classified)
     assert found[1].test == mcnemar(truth, predicted, worse)
     assert found[1].test.p_value < 0.01
     assert found[2].test.p_value == 1
-    assert "p = 1.0000 against the first (McNemar, exact" in str(found[2])
+    assert "p = 1.0000, 1.0000 after Holm against the first (McNemar, exact" in str(found[2])
+    assert [each.corrected for each in found] == [None, *holm([found[1].test.p_value, 1.0])]
+    (_, alone) = compare_classifiers(truth, {"a": predicted, "b": worse})
+    assert alone.corrected is None
+    assert "Holm" not in str(alone)
     with pytest.raises(UserError, match=r"'b': 399"):
         compare_classifiers(truth, {"a": predicted, "b": worse[1:]})
 

@@ -15,7 +15,7 @@ from s2s.cli.evaluate import evaluate
 from s2s.errors import UserError
 from s2s.evaluation.differences import over_seeds_and_sentences
 from s2s.evaluation.file_scores import score_files
-from s2s.evaluation.inference import draws, mean
+from s2s.evaluation.inference import draws, holm, mean
 from s2s.evaluation.metrics import (
     KNOWN,
     bootstrap_interval,
@@ -201,6 +201,17 @@ def test_files_are_compared_by_the_named_metrics_alone(texts, tmp_path, monkeypa
     found, tested = score_files(files[:2], files[2:], lowercase=False, names=["chrf"])
     assert [list(each.scores) for each in found] == [["chrf"]] * 2
     assert [(each.system, each.metric) for each in tested] == [(str(file), "chrf") for file in files[:2]]
+
+
+def test_several_groups_of_seeds_have_corrected_p_values(texts):
+    translations, references = texts
+    turned = [*translations[1:], translations[0]]
+    groups = {"a": [translations, turned], "b": [references, translations], "c": [turned, turned]}
+    found = compare_text_groups(groups, references, names=("exact",))
+    tested = [each.p_value for each in found[1:]]
+    assert [each.corrected for each in found] == [None, *holm(tested)]
+    assert f"{found[1].corrected:.4f} after Holm" in str(found[1])
+    assert compare_text_groups({"a": groups["a"], "b": groups["b"]}, references, names=("exact",))[1].corrected is None
 
 
 def test_groups_of_seeds_are_tested_over_seeds_and_sentences(texts):

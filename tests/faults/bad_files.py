@@ -101,6 +101,11 @@ CORPORA: dict[str, tuple[str, Mapping[str, Content], tuple[str, ...]]] = {
     "an empty table": (TSV, {"a.tsv": ""}, ("a.tsv", "no rows")),
     "only a header": (TSV, {"a.tsv": "en\tde\n"}, ("a.tsv", "no rows")),
     "a folder for a table": (TSV, {"a.tsv": directory}, ("a.tsv", "is a folder")),
+    "old line ends": (
+        TSV.replace("tsv", "csv"),
+        {"a.csv": "en,de\ra,b\r"},
+        ("a.csv:1", "carriage return", "convert the line ends"),
+    ),
     "an open quote": (TSV.replace("tsv", "csv"), {"a.csv": 'en,de\n"a,b\n'}, ("a.csv:2", "not CSV")),
     "text after a quote": (TSV.replace("tsv", "csv"), {"a.csv": 'en,de\n"a"b,c\n'}, ("a.csv:2", "not CSV")),
     "no JSON": (TSV.replace("tsv", "jsonl"), {"a.jsonl": "{\n"}, ("a.jsonl:1", "not JSON")),

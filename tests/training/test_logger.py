@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from s2s.errors import UserError
-from s2s.training.logger import RunLog, drop_entries_after
+from s2s.training.logger import RunLog, Sample, drop_entries_after
 from s2s.training.step import StepMetrics, StepResult
 
 UPDATE = StepResult(
@@ -101,6 +101,14 @@ def test_logger_control_characters_of_a_corpus_are_spelt(tmp_path):
     with RunLog(tmp_path, 0, 8, console) as log:
         log.info_pair("a\x1b]0;title\x07b", "c\x9bd\u3000e")
     assert console.file.getvalue() == "    a\\x1b]0;titleb  →  c\\x9bd e\n"
+
+
+def test_logger_table_of_translations_has_a_cell_for_each_text(tmp_path, monkeypatch):
+    shown = []
+    with RunLog(tmp_path, 0, 8, Console(quiet=True)) as log:
+        monkeypatch.setattr(log._board, "add_text", lambda name, text, update: shown.append(text))
+        log.log_validation(5, {"loss": 1.0}, [Sample("a | b", "c", "d\ne")])
+    assert shown[0].splitlines()[-1] == r"| a \| b | c | d e |"
 
 
 def test_logger_reports_an_unwritable_tensorboard_once(tmp_path, monkeypatch):

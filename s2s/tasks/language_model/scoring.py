@@ -5,7 +5,7 @@ The loss is also reported by the position in a document.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from s2s.data.dataset import iterate_batches
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import counted
 from s2s.evaluation.inference import Estimate, drawn_rows, estimate, paired_p
+from s2s.evaluation.significance import after_holm, corrected_p_values
 from s2s.models.language_model import LanguageModel
 from s2s.tasks.base import Evaluation, check_comparable
 from s2s.tasks.figures import by_place_picture
@@ -180,14 +181,16 @@ def interval_of(nats: Sequence[float], sizes: Sequence[int]) -> Estimate:
 
 @dataclass(frozen=True)
 class LanguageComparison:
-    """Bits per byte of a run, and the p-value of `paired_p` over documents against the first run; None for that."""
+    """Bits per byte of a run, with its test against the first."""
 
     run: str
     bits_per_byte: Estimate
-    p_value: float | None
+    p_value: float | None  # p-value of `paired_p` over documents; None for the first run
+    corrected: float | None = None  # p-value with Holm's correction for several runs; None for one or the first
 
     def __str__(self) -> str:
         chance = "" if self.p_value is None else f"   p = {self.p_value:.4f} against the first"
+        chance += after_holm(self.corrected)
         return f"  {self.run:28} {_with_interval(self.bits_per_byte)} bits per byte{chance}"
 
 
@@ -274,7 +277,8 @@ class LanguageScores(Evaluation):
             if other is not first:
                 p = paired_p(one, two, lambda sums: sums[..., 0] / sums[..., 1] / math.log(2))
             found.append(LanguageComparison(other.run, interval_of(other.nats, other.sizes), p))
-        return found
+        corrected = corrected_p_values([each.p_value for each in found])
+        return [replace(each, corrected=p) for each, p in zip(found, corrected, strict=True)]
 
     @classmethod
     def compare_groups(cls, groups: Mapping[str, Sequence[Self]]) -> "list[GroupComparison]":

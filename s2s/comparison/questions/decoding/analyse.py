@@ -234,7 +234,8 @@ def _figures(timed: Timed) -> list[Figure]:
         shown = []
         for (model, rows), own in timed.items():
             if times := curve.fastest(own):
-                tokens = {n: 1 if curve is _LATE else n if curve.by_target else TYPICAL for n in times}
+                # Each step writes a token of every sentence of the batch.
+                tokens = {n: rows * (1 if curve is _LATE else n if curve.by_target else TYPICAL) for n in times}
                 ms = [median([1000 * s / tokens[n] for s in each.values()]) for n, each in times.items()]
                 shown.append(series(f"{model}, batch {rows}", model, list(times), ms))
         return shown

@@ -403,8 +403,9 @@ def _jacobians(candidates: Sequence[CandidateRuns]) -> Table:
                 if each.weights(part):
                     rows.append((each.model, when, "no fixed-size state", None, None, None, None, None))
                 continue
-            # a missing exponent is minus infinity: all is forgotten
-            growth = [value for one in spectra if (value := _average(one.lyapunov)) is not None]
+            # a missing exponent is minus infinity: all is forgotten, and so is it on average
+            missing = any(value is None for one in spectra for value in one.lyapunov)
+            growth = [] if missing else [value for one in spectra if (value := _average(one.lyapunov)) is not None]
             states = each.decays(part, states=True)
             fitted = None if states is None else states.factor
             rows.append(
