@@ -34,7 +34,7 @@ SECONDS_PER_MILLION_TOKENS: dict[str, float] = {
     "tuning": 10,
     "tuning/whole": 57,
     "quality": 96,
-    "positions/equal": 55,
+    "positions/equal": 61,
     "transfer": 43,
     "scaling": 174,
     "classification": 60,
