@@ -72,7 +72,8 @@ def test_recipe_help_names_every_command_and_loads_none():
     done = _shell(code=code)
     assert (
         done.stdout.split("\n")[-2]
-        == "LOADED ['s2s.cli', 's2s.cli.main', 's2s.cli.options', 's2s.errors', 's2s.files', 's2s.launch'] False"
+        == "LOADED ['s2s.arguments', 's2s.cli', 's2s.cli.main', 's2s.cli.options', 's2s.errors', 's2s.files', "
+        "'s2s.launch'] False"
     )
     for name, words in _COMMANDS.items():
         assert re.search(rf"^  {name} +{re.escape(words)}$", done.stdout, re.M)

@@ -242,7 +242,8 @@ def test_what_is_measured_in_fp32_is_labelled_so_in_any_comparison(counting, tmp
     _on(monkeypatch, "New")
     for precision, label in (("", "New (bf16)"), ("fp32", "New (fp32)")):
         monkeypatch.setattr(engine, "EXPERIMENTS", {"memory": replace(experiment, precision=precision)})
-        asked = Order(("rnn", "lstm", *TINY, "device.precision=bf16"), seeds=1, experiments=("memory",))
+        words = [word.replace("precision=fp32", "precision=bf16") for word in TINY]
+        asked = Order(("rnn", "lstm", *words), seeds=1, experiments=("memory",))
         planned = order(replace(asked, out=tmp_path / label))
         setup.create(planned.folder, planned.base, planned.summary)
         engine.resume(planned.folder, Console(file=io.StringIO()))
