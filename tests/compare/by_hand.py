@@ -117,8 +117,15 @@ def half_distance(distances: Sequence[float], right: Sequence[float], chance: Se
     return float(2 ** np.interp(-0.5, [-gone[first - 1], -gone[first]], np.log2(distances[first - 1 : first + 1])))
 
 
+# of five runs, both ends lie on the same side of the median in 2 of 32 cases
+FEWEST = 6
+
+
 def median_by_product_limit(ended: Sequence[float], waited: Sequence[float]) -> tuple[float | None, ...]:
-    """Kaplan and Meier's median, with the ends of its 95 % interval: Greenwood's variance of log(−log S)."""
+    """Kaplan and Meier's median, with the ends of its 95 % interval: Greenwood's variance of log(−log S).
+
+    Fewer than `FEWEST` runs have no interval.
+    """
     found: list[float | None] = [None, None, None]
     left, variance = Fraction(1), Fraction(0)
     for time in sorted(set(ended)):
@@ -133,13 +140,14 @@ def median_by_product_limit(ended: Sequence[float], waited: Sequence[float]) -> 
             spread = float(stats.norm.ppf(0.975)) * math.sqrt(variance) / abs(log)
             shares = [float(left), float(left) ** math.exp(spread), float(left) ** math.exp(-spread)]
         found = [time if old is None and share <= 0.5 else old for old, share in zip(found, shares, strict=True)]
-    return tuple(found)
+    return tuple(found if len(ended) + len(waited) >= FEWEST else [found[0], None, None])
 
 
-def median_reach(reaches: Sequence[tuple[float, bool]], longest: float) -> list[float]:
+def median_reach(reaches: Sequence[tuple[float, bool]], longest: float) -> list[float | None]:
     """The median of (distance, whether it was seen), with its ends; what is further than `longest` is not known."""
     ended, waited = ([far for far, seen in reaches if seen == which] for which in (True, False))
-    return [longest if end is None else min(longest, end) for end in median_by_product_limit(ended, waited)]
+    found = [longest if end is None else min(longest, end) for end in median_by_product_limit(ended, waited)]
+    return found if len(reaches) >= FEWEST else [found[0], None, None]
 
 
 def log_rank_by_counting(first: Sequence[tuple[float, bool]], second: Sequence[tuple[float, bool]]) -> float:

@@ -53,10 +53,12 @@ def test_d50_is_half_way_from_the_shortest_distance_to_chance(folder, reached):
     assert 0 < sum(each == 256 for each in every) < len(every) / 2
     for kind, found in findings(said, "long-term dependencies").items():
         median = by_hand.median_reach(_seen(reached["whole model"][kind]), 256)
-        assert [found[end] for end in ("value", "low", "high")] == pytest.approx(median, rel=1e-9)
+        for end, wanted in zip(("value", "low", "high"), median, strict=True):
+            assert found[end] == (wanted and pytest.approx(wanted, rel=1e-9))
     for row in table(said, "tasks"):
         median = by_hand.median_reach(_seen(reached[row["form"]][row["model"]]), 256)
-        assert [row[name] for name in ("D50", "low (D50)", "high (D50)")] == pytest.approx(median, abs=0.051)
+        for name, wanted in zip(("D50", "low (D50)", "high (D50)"), median, strict=True):
+            assert row[name] == (wanted and pytest.approx(wanted, abs=0.051))
 
 
 def _seen(reaches):
@@ -121,6 +123,8 @@ def test_times_to_the_solution_are_those_of_the_product_limit_and_of_all_ways_to
             budget = max(run["budget"] for run in _answers(folder, kind, FORMS[form]))
             by_product = by_hand.median_by_product_limit(ended, waited)
             wanted = tuple(budget if end is None else end for end in by_product)
+            if len(own) < by_hand.FEWEST:
+                wanted = (wanted[0], None, None)
             assert (found["value"], found["low"], found["high"]) == wanted
             if found["standing"] != "not measurable":
                 pair = tuple(sorted((kind, found["rival"]), key=MODELS.index))
