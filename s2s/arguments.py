@@ -35,7 +35,7 @@ def check_utf8(text: str, where: str, remedy: str) -> str:
 
 
 def check_texts(lines: Iterable[str], name: str) -> list[str]:
-    """Return texts as a list; refuse a single text, and whatever is no text.
+    """Return texts as a list; refuse a single text and values of other types.
 
     Args:
         lines: Texts.
@@ -75,7 +75,7 @@ def check_unique(overrides: Sequence[str]) -> None:
         raise UserError(f"{', '.join(twice)} is set twice", "command line", "set it once")
 
 
-def check_whole(name: str, value: object) -> None:
+def check_integer(name: str, value: object) -> None:
     """Refuse what is not an integer; NumPy's integers pass."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise UserError(f"{value!r:.60} is not an integer", where=name, remedy="give one, such as 4")

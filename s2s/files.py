@@ -389,9 +389,9 @@ EXPORTED = "export.json"
 
 def check_outermost(folder: Path) -> None:
     """Refuse the folder of a comparison's measurements, which has copies of its plan and recipe."""
-    whole = folder.resolve().parent
-    if folder.resolve().name == "cells" and (whole / COMPARISON).is_file():
-        raise UserError("holds the measurements of a comparison", str(folder), f"name {quote_path(whole)}")
+    parent = folder.resolve().parent
+    if folder.resolve().name == "cells" and (parent / COMPARISON).is_file():
+        raise UserError("holds the measurements of a comparison", str(folder), f"name {quote_path(parent)}")
 
 
 def identify_folder(folder: Path) -> tuple[str, str] | None:

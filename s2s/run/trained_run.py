@@ -10,7 +10,7 @@ from typing import overload
 
 import torch
 
-from s2s.arguments import check_references, check_texts, check_whole
+from s2s.arguments import check_integer, check_references, check_texts
 from s2s.data.batches import collate_sources
 from s2s.data.dataset import to_device
 from s2s.data.sentences import SplitLine, sentence_splitter, unsplit
@@ -218,7 +218,7 @@ class Run:
             UserError: See `translate`; or `nbest` exceeds the beam size or the number of answers.
         """
         for name, value in (("nbest", nbest), ("beam", 1 if beam is None else beam)):
-            check_whole(name, value)
+            check_integer(name, value)
         prefix, answers = self._asked(task)
         filled = [prefix + line if line.strip() else "" for line in check_texts(lines, "lines")]
         if answers is not None:

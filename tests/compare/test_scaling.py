@@ -188,7 +188,7 @@ def test_scaling_leaves_sizes_out_at_which_a_model_still_learns(five):
     assert "it is not known of every size whether the loss still falls" in "; ".join(rnn.reasons)
 
 
-def test_scaling_of_a_model_that_is_added_has_the_size_of_those_that_are_kept(contest, monkeypatch):
+def test_scaling_trains_an_added_model_with_the_parameters_of_stored_trials(contest, monkeypatch):
     monkeypatch.setitem(scaling.SIZES, "quick", TINY)
     made = contest(["rnn", "transformer"])
     training = SizeTraining(

@@ -63,7 +63,7 @@ def measure(comparison: Comparison, trial: Trial) -> ScalingRun:
     candidate = comparison.candidate(trial.model)
     factor = next(factor for factor in comparison.sizes(SIZES).factors if part_of(factor) == trial.part)
     sizes = candidate.translation.tokenizer.sizes
-    wanted = _kept_budget(comparison, trial.part)
+    wanted = _stored_budget(comparison, trial.part)
     if wanted is None:
         wanted = budget(tuple((each.kind, each.settings) for each in comparison.candidates), sizes, factor)
     settings = resized(candidate.settings, candidate.kind, sizes, wanted)
@@ -84,10 +84,10 @@ def measure(comparison: Comparison, trial: Trial) -> ScalingRun:
     )
 
 
-def _kept_budget(comparison: Comparison, part: str) -> int | None:
-    """Return the number of parameters of the models that are trained at this size already; None without one.
+def _stored_budget(comparison: Comparison, part: str) -> int | None:
+    """Return the number of parameters of stored trainings at this size; None without one.
 
-    A model that is added to a comparison changes the budget of all models, but not the trainings that are kept.
+    A model that is added to a comparison changes the budget of all models, but not stored trainings.
     """
     folder = comparison.results_folder(EXPERIMENT.name)
     stored = (load_result(folder, other) for other in trials(comparison) if other.part == part)
