@@ -51,6 +51,8 @@ def pytest_collection():
         return (yield)
     finally:
         gc.freeze()
+        # every test makes models and arrays by the thousand; the default collects after each 700 objects
+        gc.set_threshold(20_000, 20, 50)
         gc.enable()
 
 

@@ -25,7 +25,7 @@ from s2s.comparison.analysis import CONCLUSION, TRACE, analyse_trials
 from s2s.comparison.candidate_names import kind_of
 from s2s.comparison.cluster import Cluster, RayWorkers, versions
 from s2s.comparison.cost import Cost, disk_bytes, expected_seconds, format_costs
-from s2s.comparison.executor import AnyWorkers, StoredResult, load_result, missing_trials, run_trials
+from s2s.comparison.executor import AnyWorkers, StoredResult, load_result, missing_trials, run_questions, run_trials
 from s2s.comparison.plans import TABLES, plan_of, settling
 from s2s.comparison.progress import Progress
 from s2s.comparison.results import RESULT, CandidateSummary, Summary, read_result, read_summary
@@ -113,15 +113,40 @@ def _run_questions(folder: Path, console: Console, cluster: Cluster | None, chec
             summary = summary.model_copy(update={"machine": here})
 
         # 2. Run the missing trials of each question, and analyse all of them.
-        for question in questions:
-            progress.expect(sum(cost.seconds for cost in _costs(comparison, summary, workers.number)))
-            results = run_trials(question, comparison, question.trials(comparison), progress, workers)
+        def analyse(question: Experiment, results: Mapping[Trial, StoredResult]) -> None:
+            nonlocal seconds
             make_folder(folder / question.name)
             result = analyse_trials(question, comparison, results, progress.print)
             write_part(result, folder / question.name / RESULT)
             # Save after each question, so that a report of the finished ones can be drawn.
             seconds += sum(each.seconds for each in results.values())
             save_summary(folder, summary.model_copy(update={"seconds": seconds}))
+
+        for group in group_questions(questions):
+            progress.expect(sum(cost.seconds for cost in _costs(comparison, summary, workers.number)))
+            trials = [(question, question.trials(comparison)) for question in group]
+            run_questions(trials, comparison, progress, workers, analyse)
+
+
+def group_questions(questions: Sequence[Experiment]) -> list[list[Experiment]]:
+    """Group consecutive questions whose trials can run beside each other.
+
+    An exclusive question is a group of its own. A question that uses trained models comes after the question that
+    trains them; if that is not asked, it is not beside another one that would train them, too.
+    """
+    groups: list[list[Experiment]] = []
+    trained = {question.name for question in questions}
+    for question in questions:
+        source = question.depends_on
+        beside = bool(groups) and not question.exclusive
+        for each in groups[-1] if beside else ():
+            if each.exclusive or (source and (source == each.name or (source == each.depends_on not in trained))):
+                beside = False
+        if beside:
+            groups[-1].append(question)
+        else:
+            groups.append([question])
+    return groups
 
 
 def reanalyse(folder: Path) -> None:

@@ -153,7 +153,7 @@ def run_trials(
     workers: AnyWorkers,
     following: Callable[[str], Sequence[Trial]] = lambda model: (),
 ) -> dict[Trial, StoredResult]:
-    """Return the results of all trials, running those that are not stored yet.
+    """Return the results of all trials of a question, running those that are not stored yet.
 
     Args:
         following: Returns further trials of a model, once all its others have ended.
@@ -162,59 +162,147 @@ def run_trials(
         Results by trial, in the order of the trials, including failed ones.
     """
     new = missing_trials(experiment, comparison, trials)
-    results = _run(experiment, comparison, trials, new, progress, workers, following)
+    question = _Question(experiment, comparison, trials, new)
+    _run([question], progress, workers, following)
     if experiment.exclusive:
         # If a failed trial succeeded now, the rest of its round was deleted and is measured again.
-        again = [trial for trial in missing_trials(experiment, comparison, trials) if trial not in results]
+        again = [trial for trial in missing_trials(experiment, comparison, trials) if trial not in question.results]
         if again:
-            results |= _run(experiment, comparison, trials, again, progress, workers)
-    folder = comparison.results_folder(experiment.name)
-    # Results in memory come first: on a network file system, files of another node may not be visible yet.
-    stored = {trial: results.get(trial) or load_result(folder, trial) for trial in dict.fromkeys((*trials, *new))}
-    return {trial: result for trial, result in stored.items() if result}
+            repeated = _Question(experiment, comparison, trials, again)
+            _run([repeated], progress, workers)
+            question.results |= repeated.results
+    return question.stored()
+
+
+def run_questions(
+    questions: Sequence[tuple[Experiment, Sequence[Trial]]],
+    comparison: Comparison,
+    progress: Progress,
+    workers: AnyWorkers,
+    finish: Callable[[Experiment, Mapping[Trial, StoredResult]], None],
+) -> None:
+    """Run the missing trials of questions, so that no process waits for the last trials of a question.
+
+    Args:
+        questions: Each question with its trials; none depends on another one. An exclusive question is alone.
+        finish: Called for each question with its results, as `run_trials` returns them, in the order of the questions;
+            others may still run.
+    """
+    if any(experiment.exclusive for experiment, _ in questions):
+        ((experiment, trials),) = questions
+        finish(experiment, run_trials(experiment, comparison, trials, progress, workers))
+        return
+    waiting = [
+        _Question(each, comparison, trials, missing_trials(each, comparison, trials)) for each, trials in questions
+    ]
+
+    def finish_ended() -> None:
+        while waiting and waiting[0].is_finished:
+            question = waiting.pop(0)
+            finish(question.experiment, question.stored())
+
+    finish_ended()
+    _run(list(waiting), progress, workers, ended=finish_ended)
+
+
+class _Question:
+    """The missing trials of a question, and their results so far."""
+
+    def __init__(
+        self, experiment: Experiment, comparison: Comparison, trials: Sequence[Trial], missing: list[Trial]
+    ) -> None:
+        self.experiment = experiment
+        self.comparison = comparison
+        self.trials = trials
+        self.missing = missing
+        self.folder = comparison.results_folder(experiment.name)
+        self.results: dict[Trial, StoredResult] = {}
+        self._failed = {trial for trial in missing if (one := load_result(self.folder, trial)) and one.failed}
+
+    @property
+    def is_finished(self) -> bool:
+        return all(trial in self.results for trial in self.missing)
+
+    @property
+    def call(self) -> Callable[[Trial], StoredResult]:
+        """Function that runs a trial, for another process."""
+        measure = partial(self.experiment.measure, self.comparison)
+        return partial(run_cached, self.folder, measure, precision=self.experiment.precision_in(self.comparison))
+
+    def prepare(self, print_line: Callable[[str], None]) -> None:
+        """Delete what is measured again, and say why."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = self.experiment.name
+        if stale := delete_results(self.folder, self.missing):
+            print_line(f"{name}: {_why_again(stale, machine_here(self.experiment.precision_in(self.comparison)))}")
+        files = {trial.key: self.folder / f"{trial.key}.json" for trial in self.missing}
+        damaged = [
+            trial.key for trial in self.missing if files[trial.key].exists() and not load_result(self.folder, trial)
+        ]
+        if damaged:
+            print_line(f"{name}: damaged results are measured again: {', '.join(damaged)}")
+        stored = [load_result(self.folder, trial) for trial in self.trials if self.missing]
+        if older := {one.code for one in stored if one and not one.failed} - {code_version()}:
+            print_line(f"{name}: some results are from {' and '.join(sorted(older))}, new ones from {code_version()}")
+
+    def add(self, trial: Trial, result: StoredResult | None) -> StoredResult:
+        """Add the result of a trial; None if its process died."""
+        found = self.results[trial] = result or _store_crash(self.folder, trial)
+        if trial in self._failed and not found.failed:
+            for stale in _delete_round(self.folder, self.trials, trial, self.results):
+                del self.results[stale]
+        return found
+
+    def stored(self) -> dict[Trial, StoredResult]:
+        """Return the results of all trials, in their order."""
+        # Results in memory come first: on a network file system, files of another node may not be visible yet.
+        trials = dict.fromkeys((*self.trials, *self.missing))
+        results = {trial: self.results.get(trial) or load_result(self.folder, trial) for trial in trials}
+        return {trial: result for trial, result in results.items() if result}
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A trial of one of several questions."""
+
+    question: int
+    trial: Trial
+
+
+def _run_job(calls: Sequence[Callable[[Trial], StoredResult]], job: _Job) -> StoredResult:
+    return calls[job.question](job.trial)
 
 
 def _run(
-    experiment: Experiment,
-    comparison: Comparison,
-    trials: Sequence[Trial],
-    new: list[Trial],
+    questions: Sequence[_Question],
     progress: Progress,
     workers: AnyWorkers,
     following: Callable[[str], Sequence[Trial]] = lambda model: (),
-) -> dict[Trial, StoredResult]:
-    """Run trials; those that follow are appended to `new`. Trials of rounds that must be run again are left out."""
-    folder = comparison.results_folder(experiment.name)
-    folder.mkdir(parents=True, exist_ok=True)
-    precision = experiment.precision_in(comparison)
-    failed = {trial for trial in new if (one := load_result(folder, trial)) and one.failed}
-    if stale := delete_results(folder, new):
-        progress.print(f"{experiment.name}: {_why_again(stale, machine_here(precision))}")
-    files = {trial.key: folder / f"{trial.key}.json" for trial in new}
-    if damaged := [trial.key for trial in new if files[trial.key].exists() and not load_result(folder, trial)]:
-        progress.print(f"{experiment.name}: damaged results are measured again: {', '.join(damaged)}")
-    there = [one for trial in trials if new and (one := load_result(folder, trial)) and not one.failed]
-    if older := {one.code for one in there} - {code_version()}:
-        progress.print(
-            f"{experiment.name}: some results are from {' and '.join(sorted(older))}, new ones from {code_version()}"
-        )
-    results, stale_round = dict[Trial, StoredResult](), set[Trial]()
-    progress.start(experiment.name, new)
-    run = partial(run_cached, folder, partial(experiment.measure, comparison), precision=precision)
-    pool = workers.exclusive() if experiment.exclusive and new else nullcontext(workers)
-    with pool as running, closing(running.map_unordered(run, new)) as ended:
-        for trial, result in ended:
-            results[trial] = result or _store_crash(folder, trial)
-            if trial in failed and not results[trial].failed:
-                stale_round |= _delete_round(folder, trials, trial, results)
-            seconds = expected_seconds(experiment, comparison, trial, workers.number)
-            found = results[trial]
+    ended: Callable[[], None] = lambda: None,
+) -> None:
+    """Run the missing trials of questions. Those that follow are added; `ended` is called after each."""
+    for question in questions:
+        question.prepare(progress.print)
+    jobs = [_Job(place, trial) for place, question in enumerate(questions) for trial in question.missing]
+    if jobs:
+        first = questions[jobs[0].question]
+        progress.start(first.experiment.name, first.missing)
+    exclusive = any(question.experiment.exclusive for question in questions)
+    pool = workers.exclusive() if exclusive and jobs else nullcontext(workers)
+    run = partial(_run_job, [question.call for question in questions])
+    with pool as running, closing(running.map_unordered(run, jobs)) as finished:
+        for job, result in finished:
+            question, trial = questions[job.question], job.trial
+            found = question.add(trial, result)
+            name = question.experiment.name
+            seconds = expected_seconds(question.experiment, question.comparison, trial, workers.number)
             kind = "not applicable" if found.final else "FAILED"
-            reason = f"{kind}: {found.failed}" if found.failed else ""
-            progress.finish(experiment.name, trial, found.seconds, reason, seconds)
-            if all(each in results for each in new if each.model == trial.model):
-                new += following(trial.model)
-    return {trial: result for trial, result in results.items() if trial not in stale_round}
+            progress.finish(name, trial, found.seconds, f"{kind}: {found.failed}" if found.failed else "", seconds)
+            if all(each in question.results for each in question.missing if each.model == trial.model):
+                more = following(trial.model)
+                question.missing += more
+                jobs += [_Job(job.question, each) for each in more]
+            ended()
 
 
 def delete_results(folder: Path, trials: Sequence[Trial]) -> list[StoredResult]:

@@ -42,7 +42,8 @@ def test_compare_words_with_an_equals_sign_change_the_task_or_one_model():
 
 def test_compare_costs_name_settings_that_leave_out_the_tuning_of_depths(tmp_path):
     def costs(*words, experiment="memory"):
-        planned = order(_order("rnn", "rnn:dropout=0.3", "transformer", *words, experiments=(experiment,)))
+        models = ("rnn", "rnn:dropout=0.3", "transformer")
+        planned = order(_order(*models, "data.train=500", *words, experiments=(experiment,)))
         return engine.describe_costs(tmp_path / "costs", planned.summary, planned.base)
 
     *_, hint = costs().splitlines()

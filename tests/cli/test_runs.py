@@ -227,7 +227,8 @@ def test_precision_of_another_run_is_that_of_all_runs_of_a_sweep(jobs, tmp_path,
 def test_first_run_of_a_sweep_decides_its_precision(jobs, tmp_path, monkeypatch):
     """Also if the sweep is interrupted, whatever each run would measure."""
     monkeypatch.chdir(tmp_path)
-    trained = ["train", "translate", *ANY_PRECISION, "--quiet"]
+    words = [word.replace("updates=6", "updates=1") for word in ANY_PRECISION]
+    trained = ["train", "translate", *words, "--quiet"]
     monkeypatch.setattr("s2s.training.precision.PrecisionBenchmark.faster", property(lambda self: next(measured)))
     measured = iter([torch.bfloat16, torch.float32, torch.float32])
     _s2s(*trained, "--seeds", "2", "run.dir=first")
@@ -254,6 +255,7 @@ def test_precision_of_refuses_what_is_no_run(words, message, tmp_path, monkeypat
         _s2s("train", *words)
 
 
+@pytest.mark.slow
 def test_sweep_in_processes_starts_no_run_after_an_interrupt(tmp_path, monkeypatch):
     """Runs that wait for the precision of the first one do not start when it is stopped."""
     monkeypatch.chdir(tmp_path)

@@ -79,9 +79,9 @@ def test_a_models_next_trials_wait_for_its_own_and_for_no_other_models(counting,
         def map_unordered(self, call, items):
             made = set()
             while left := [item for item in items if item not in made]:
-                item = min(left, key=lambda cell: cell.model != "rnn")
+                item = min(left, key=lambda job: job.trial.model != "rnn")
                 made.add(item)
-                order.append(item)
+                order.append(item.trial)
                 yield item, call(item)
 
     order = []

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from s2s.comparison import speed_benchmark
+from s2s.comparison import instruments, speed_benchmark
 from s2s.comparison.plans import ROWS
 from s2s.comparison.questions.parallelism import measure as parallelism
 from s2s.comparison.questions.parallelism.analyse import Candidate, Counts, StepTimes, brent
@@ -46,6 +46,7 @@ def tiny(monkeypatch, counted_once):
         monkeypatch.setitem(SIZES, profile, TINY)
     monkeypatch.setattr(parallelism, "counted", counted_once)
     monkeypatch.setattr(speed_benchmark, "chain", lambda device_context: 0.001)
+    monkeypatch.setattr(instruments, "_WATCHED", 0.001)
     monkeypatch.setattr(parallelism, "places", lambda device_context: [Place("1 thread", device_context, 1), TWO])
 
 

@@ -1,5 +1,6 @@
 """The page of the files' fields says what the files hold."""
 
+import re
 from pathlib import Path
 
 from s2s.comparison.results import Result, Summary, reference
@@ -14,6 +15,5 @@ def test_reference_is_the_docs_page():
 def test_reference_describes_every_field():
     page = reference()
     for part in (Result, Summary):
-        for name, field in part.model_fields.items():
-            assert field.description, name
-            assert f"| `{name}` |" in page
+        for name in part.model_fields:
+            assert re.search(rf"^\| `{name}` \| `.+` \| [^ ].* \|$", page, re.MULTILINE), name
