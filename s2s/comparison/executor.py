@@ -284,6 +284,8 @@ def _run(
     for question in questions:
         question.prepare(progress.print)
     jobs = [_Job(place, trial) for place, question in enumerate(questions) for trial in question.missing]
+    # A training whose search for a rate has no result yet would make the same search once more.
+    jobs.sort(key=lambda job: job.trial.seed is not None)
     if jobs:
         first = questions[jobs[0].question]
         progress.start(first.experiment.name, first.missing)

@@ -3,6 +3,7 @@
 import io
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -72,6 +73,24 @@ def test_questions_beside_each_other_have_the_results_of_one_after_another(conte
             stored = {trial: load_result(comparison.results_folder(question.name), trial) for trial in trials}
             assert stored == run_trials(question, comparison, trials, progress, Workers(1))
             assert [each.measured for each in stored.values()] == [{"part": trial.part} for trial in trials]
+
+
+def test_searches_of_all_questions_run_before_their_trainings(contest, tmp_path):
+    """A training that finds no result of its search would search, too, at the same time."""
+    order = []
+
+    def note(comparison: Comparison, trial: Trial) -> dict[str, str]:
+        order.append(trial)
+        return {}
+
+    def question(name: str) -> tuple[Experiment, list[Trial]]:
+        trials = [Trial("rnn", f"{name}-rates"), Trial("rnn", name, 1), Trial("rnn", name, 2)]
+        return replace(_experiment(name, tmp_path)[0], measure=note), trials
+
+    questions = [question("copying"), question("capacity")]
+    (*copying, two), (*capacity, other) = (trials for _, trials in questions)
+    assert _run(contest(["rnn"]), questions, 1) == [(each.name, trials) for each, trials in questions]
+    assert order == [copying[0], capacity[0], copying[1], two, capacity[1], other]
 
 
 @pytest.mark.parametrize("number", [1, 2])
