@@ -201,7 +201,6 @@ def run_questions(
             question = waiting.pop(0)
             finish(question.experiment, question.stored())
 
-    finish_ended()
     _run(list(waiting), progress, workers, ended=finish_ended)
 
 
@@ -280,9 +279,10 @@ def _run(
     following: Callable[[str], Sequence[Trial]] = lambda model: (),
     ended: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run the missing trials of questions. Those that follow are added; `ended` is called after each."""
+    """Run the missing trials of questions. Those that follow are added; `ended` is called at first and after each."""
     for question in questions:
         question.prepare(progress.print)
+    ended()
     jobs = [_Job(place, trial) for place, question in enumerate(questions) for trial in question.missing]
     # A training whose search for a rate has no result yet would make the same search once more.
     jobs.sort(key=lambda job: job.trial.seed is not None)
