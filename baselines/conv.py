@@ -35,7 +35,7 @@ class EncoderSettings(Section):
     """Dropout rate of the embeddings and of the input of every convolution."""
 
     @model_validator(mode="after")
-    def _width_suits_positions(self) -> "EncoderSettings":
+    def _check_width(self) -> "EncoderSettings":
         if self.width % 2 and "sinusoidal" in (self.encoder_positions, getattr(self, "decoder_positions", "")):
             raise ValueError(f"width ({self.width}) must be even for sinusoidal positions")
         return self

@@ -89,7 +89,7 @@ class AttentionFields(TranslatorFields):
     """Longest source in tokens for `location`; the other kinds have no limit."""
 
     @model_validator(mode="after")
-    def _coverage_is_additive(self) -> "AttentionFields":
+    def _check_coverage(self) -> "AttentionFields":
         if self.coverage and self.attention != "additive":
             raise ValueError(f"coverage is added inside the score of attention: additive, not of {self.attention}")
         return self

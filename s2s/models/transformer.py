@@ -70,7 +70,7 @@ class Blocks(Section):
     the faster one for the device, the precision and the length."""
 
     @model_validator(mode="after")
-    def _fits(self) -> "Blocks":
+    def _check_sizes_of_heads(self) -> "Blocks":
         if self.width % self.heads and self.heads_kind == "split":
             raise ValueError(f"heads ({self.heads}) must divide width ({self.width})")
         if self.heads % (self.key_value_heads or 1):

@@ -61,7 +61,7 @@ class LabelledTraining(schema.OptimizationSettings):
     the probability of its class; 0: cross-entropy."""
 
     @model_validator(mode="after")
-    def _balanced_once(self) -> Self:
+    def _check_balancing(self) -> Self:
         if self.balanced_sampling and self.class_weights == "balanced":
             raise ValueError("balanced_sampling and class_weights: balanced do the same; leave one of them out")
         return self

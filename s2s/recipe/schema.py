@@ -111,7 +111,7 @@ class PieceSettings(Section):
     ignored."""
 
     @model_validator(mode="after")
-    def _a_model_is_published(self) -> Self:
+    def _set_published_kind(self) -> Self:
         if self.model is None:
             return self
         if "kind" in self.model_fields_set and self.kind != "published":
@@ -141,7 +141,7 @@ class TokenizerSettings(PieceSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _sides_begin_as_above(cls, given: Any) -> Any:
+    def _set_side_defaults(cls, given: Any) -> Any:
         sides = {side: given.get(side) for side in ("source", "target")} if isinstance(given, dict) else {}
         if not any(isinstance(section, dict) for section in sides.values()):
             return given
@@ -150,13 +150,13 @@ class TokenizerSettings(PieceSettings):
         return {"shared": False} | given | whole
 
     @model_validator(mode="after")
-    def _two_sections_are_two_vocabularies(self) -> Self:
+    def _check_vocabularies(self) -> Self:
         if self.shared and (self.source or self.target):
             raise ValueError("shared is true, but source and target have settings of their own; set shared: false")
         return self
 
     @model_validator(mode="after")
-    def _sampled_tokens_are_learned(self) -> Self:
+    def _check_sampled_tokens(self) -> Self:
         if self.sampling is None:
             return self
         kinds = {self.of("source").kind, self.of("target").kind}
@@ -244,7 +244,7 @@ class OptimizationSettings(Section):
     for inference."""
 
     @model_validator(mode="after")
-    def _warmup_fits(self) -> "OptimizationSettings":
+    def _set_warmup(self) -> "OptimizationSettings":
         if isinstance(self.warmup, float):
             # Resolved once: if the number of steps changes later, a schedule that has started stays the same.
             object.__setattr__(self, "warmup", min(max(1, round(self.warmup * self.updates)), self.updates - 1))
@@ -256,7 +256,7 @@ class OptimizationSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _each_optimizer_has_its_own(self) -> "OptimizationSettings":
+    def _check_optimizer_settings(self) -> "OptimizationSettings":
         if self.optimizer == "muon":
             # The resolved values are saved with the run, like the warm-up.
             if "momentum" not in self.model_fields_set:
@@ -324,7 +324,7 @@ class SearchSettings(Section):
         batch: Count
 
     @model_validator(mode="after")
-    def _sampling_settings_need_sampling(self) -> Self:
+    def _check_sampling_settings(self) -> Self:
         names = ("temperature", "top_k", "top_p", "min_p", "seed")
         changed = [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
         if changed and not self.sample:
@@ -332,7 +332,7 @@ class SearchSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _groups_divide_the_beam(self) -> Self:
+    def _check_beam_groups(self) -> Self:
         if self.beam % self.beam_groups:
             raise ValueError(
                 f"beam_groups ({self.beam_groups}) does not divide beam ({self.beam}); set beam to a multiple of it"
@@ -398,7 +398,7 @@ class SourceSettings(Section):
     """Seed for selecting held-out examples."""
 
     @model_validator(mode="after")
-    def _what_is_made_lies_in_no_folder(self) -> Self:
+    def _check_root(self) -> Self:
         if self.root is not None and self.corpus in MADE:
             raise ValueError(
                 f"root is {self.root!r}, but the corpus {self.corpus} is generated; leave out root, or set "
@@ -536,7 +536,7 @@ class VectorSettings(Section):
     """Do not train these embeddings, those without a pretrained vector included."""
 
     @model_validator(mode="after")
-    def _a_file_is_named(self) -> Self:
+    def _check_files(self) -> Self:
         if self.source is None and self.target is None:
             raise ValueError("vectors names no file; set vectors.source or vectors.target")
         return self
@@ -557,7 +557,7 @@ class FineTunedRecipe(TrainRecipe[Model], Generic[Model]):
         tokenizer: PieceSettings
 
     @model_validator(mode="after")
-    def _something_is_loaded(self) -> Self:
+    def _check_initialization_source(self) -> Self:
         if self.init_from is None and self.init != InitSettings():
             raise ValueError("init has no effect without init_from; set init_from, or leave init out")
         if self.init_from is not None and self.vectors is not None:
@@ -621,7 +621,7 @@ class PixelSettings(Section):
     images."""
 
     @model_validator(mode="after")
-    def _channels_have_statistics(self) -> Self:
+    def _check_channel_statistics(self) -> Self:
         for key, values in (("mean", self.mean), ("deviation", self.deviation)):
             if values is not None and len(values) != self.channels:
                 raise ValueError(

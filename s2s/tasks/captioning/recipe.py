@@ -60,7 +60,7 @@ class CaptionPlaces(schema.SourceSettings, schema.DataSection):
     """Test images; see `validation`. Null omits the test."""
 
     @model_validator(mode="after")
-    def _built_in_has_no_columns(self) -> Self:
+    def _check_columns(self) -> Self:
         for name in ("image", "caption") if self.corpus == "built-in" else ():
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(
@@ -157,7 +157,7 @@ class CaptionRecipe(schema.SearchRecipe[schema.Model], Generic[schema.Model]):
     """Beam search and length limits."""
 
     @model_validator(mode="after")
-    def _images_have_no_table_of_pieces(self) -> Self:
+    def _untie_image_encoder(self) -> Self:
         if getattr(self.model, "tie", None) != "all":
             return self
         if "tie" in self.model.model_fields_set:
@@ -168,7 +168,7 @@ class CaptionRecipe(schema.SearchRecipe[schema.Model], Generic[schema.Model]):
         return self.model_copy(update={"model": self.model.model_copy(update={"tie": "target"})})
 
     @model_validator(mode="after")
-    def _squares_fit(self) -> Self:
+    def _check_squares(self) -> Self:
         size, square = self.data.size, self.stem.size
         halved = self.stem.kind == "convolution"
         if size % square or (halved and square & (square - 1)):

@@ -85,7 +85,7 @@ class ClassificationRecipe(
     """Schedule and metrics of validations and checkpoints."""
 
     @model_validator(mode="after")
-    def _a_text_fits(self) -> "ClassificationRecipe":
+    def _check_text_length(self) -> "ClassificationRecipe":
         if self.batches.max_length > self.batches.tokens:
             raise ValueError(
                 f"batches.tokens ({self.batches.tokens}) must hold a text of batches.max_length "

@@ -121,7 +121,7 @@ class ImageRecipe(labelled.LabelledRecipe[schema.Model], Generic[schema.Model]):
         return ()
 
     @model_validator(mode="after")
-    def _something_stays_in_the_picture(self) -> "ImageRecipe":
+    def _check_augmentation(self) -> "ImageRecipe":
         if self.augmentation.shift >= self.data.size:
             raise ValueError(
                 f"augmentation.shift ({self.augmentation.shift}) must be below data.size ({self.data.size}); "
@@ -130,7 +130,7 @@ class ImageRecipe(labelled.LabelledRecipe[schema.Model], Generic[schema.Model]):
         return self
 
     @model_validator(mode="after")
-    def _patches_fit(self) -> "ImageRecipe":
+    def _check_patches(self) -> "ImageRecipe":
         if self.data.size % self.patches.size:
             fitting = ", ".join(str(n) for n in range(1, self.data.size + 1) if self.data.size % n == 0)
             raise ValueError(

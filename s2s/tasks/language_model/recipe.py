@@ -33,7 +33,7 @@ class DocumentSettings(schema.PlainTextSettings):
     """
 
     @model_validator(mode="after")
-    def _only_the_built_in_is_made_to_measure(self) -> Self:
+    def _check_sizes(self) -> Self:
         if self.corpus == "built-in":
             for name in ("train", "validation", "test"):
                 if isinstance(split := getattr(self, name), str) and split != name:
@@ -108,7 +108,7 @@ class ScoringSettings(schema.Section):
     """
 
     @model_validator(mode="after")
-    def _the_stride_fits(self) -> Self:
+    def _check_stride(self) -> Self:
         if self.context is not None and self.stride is not None and self.stride > self.context:
             raise ValueError(f"stride ({self.stride}) must not be longer than context ({self.context}); lower stride")
         return self
@@ -133,7 +133,7 @@ class LanguageRecipe(schema.TrainRecipe[schema.Model], Generic[schema.Model]):
     """Scoring of documents."""
 
     @model_validator(mode="after")
-    def _a_row_fits(self) -> Self:
+    def _check_row_length(self) -> Self:
         if self.batches.length > self.batches.tokens:
             raise ValueError(
                 f"batches.tokens ({self.batches.tokens}) must hold a row of batches.length ({self.batches.length}); "

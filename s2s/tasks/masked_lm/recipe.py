@@ -31,7 +31,7 @@ class MaskingSettings(schema.Section):
     """Add a learned bias to the score of each token, as BERT does."""
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> "MaskingSettings":
+    def _check_shares(self) -> "MaskingSettings":
         if self.masked + self.random > 1 + 1e-9:
             raise ValueError(
                 f"masked ({self.masked}) and random ({self.random}) are more than the whole; lower one of them"
@@ -90,7 +90,7 @@ class MaskedRecipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
     """Schedule and metrics of validations and checkpoints."""
 
     @model_validator(mode="after")
-    def _a_window_fits(self) -> "MaskedRecipe":
+    def _check_window_length(self) -> "MaskedRecipe":
         if self.batches.max_length > self.batches.tokens:
             raise ValueError(
                 f"batches.tokens ({self.batches.tokens}) must hold a window of batches.max_length "

@@ -65,7 +65,7 @@ class CorpusSettings(PairSettings):
     """Filters of training pairs."""
 
     @model_validator(mode="after")
-    def _metric_fits(self) -> Self:
+    def _check_metric(self) -> Self:
         if self.objective == "span-corruption" and (self.metric != LOSS or self.answers):
             raise ValueError("span-corruption has no answers and is measured by its loss; set metric: loss")
         if (self.metric in OF_CLASSES) != (self.answers is not None) and self.metric != LOSS:
@@ -150,7 +150,7 @@ class TextToTextRecipe(PairRecipe[schema.Model], Generic[schema.Model]):
     """Beam search and length limits."""
 
     @model_validator(mode="after")
-    def _metric_is_there(self) -> Self:
+    def _check_validation_metric(self) -> Self:
         wanted, tasks = self.validation.metric, self.data.corpora
         if wanted not in (MEAN, LOSS, *tasks):
             raise ValueError(f"validation.metric is {wanted!r}; expected one of mean, loss, {', '.join(tasks)}")

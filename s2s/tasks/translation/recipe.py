@@ -65,14 +65,14 @@ class DataSettings(PairSettings):
     """
 
     @model_validator(mode="after")
-    def _all_corpora_have_the_same_sides(self) -> Self:
+    def _set_sides_of_corpora(self) -> Self:
         for each in self.more.values():
             for side in {"source", "target"} - each.model_fields_set:
                 object.__setattr__(each, side, getattr(self, side))
         return self
 
     @model_validator(mode="after")
-    def _several_corpora_fit(self) -> Self:
+    def _check_corpora(self) -> Self:
         if self.join > 1 and (self.more or self.prefix):
             raise ValueError("join is of one corpus without a prefix; set join: 1, or leave out more and prefix")
         if not self.more and (self.weight != 1 or self.mixing != "size"):
@@ -139,7 +139,7 @@ class Recipe(PairRecipe[schema.Model], Generic[schema.Model]):
         return ("shared",) if self.tokenizer.shared else ("source", "target")
 
     @model_validator(mode="after")
-    def _two_vocabularies_have_two_tables(self) -> Self:
+    def _untie_vocabularies(self) -> Self:
         tie = getattr(self.model, "tie", None)
         if self.tokenizer.shared or tie != "all" or "tie" in self.model.model_fields_set:
             return self
