@@ -49,7 +49,7 @@ class Layer(nn.Module):
         states, ends = [], []
         for cell, turned in zip(self.cells, self.turned, strict=True):
             read, _ = cell(reverse_sequences(x, lengths) if turned else x, (x.new_zeros(len(x), width),) * count)
-            ends.append(_at(read, lengths - 1))
+            ends.append(_select_steps(read, lengths - 1))
             states.append(reverse_sequences(read, lengths) if turned else read)
         return torch.cat(states, dim=2), torch.cat(ends, dim=1)
 
@@ -149,5 +149,5 @@ def reverse_sequences(x: Vectors, lengths: Int[Tensor, " batch"]) -> Vectors:
     return x.gather(1, turned.unsqueeze(2).expand_as(x))
 
 
-def _at(x: Vectors, steps: Int[Tensor, " batch"]) -> Summary:
+def _select_steps(x: Vectors, steps: Int[Tensor, " batch"]) -> Summary:
     return x[torch.arange(len(x), device=x.device), steps.clamp(min=0)]

@@ -39,11 +39,11 @@ def scan(decay: Sequence, update: Sequence, start: Float[Tensor, "batch width"])
         tensor([1.0000, 1.5000, 1.7500, 1.8750])
     """
     if torch.compiler.is_exporting():
-        return _at_once(decay, update, start)
+        return _scan_at_once(decay, update, start)
     return _Scan.apply(decay, update, start)  # type: ignore[return-value]
 
 
-def _at_once(decay: Sequence, update: Sequence, start: Tensor) -> Tensor:
+def _scan_at_once(decay: Sequence, update: Sequence, start: Tensor) -> Tensor:
     """Compute all states with one product, for an exported graph of any length.
 
     Memory grows with the square of the length. The share of b_j that remains at t is the product of the decays between:

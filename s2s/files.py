@@ -77,7 +77,7 @@ def write_folder_atomically(path: Path, follow: bool = False) -> Iterator[Path]:
     # The target of /dev/stdout has no path if it is a pipe.
     special = follow and path.exists() and not (path.is_file() or path.is_dir())
     path = path.resolve() if follow and not special else path
-    place = path if special else _aside(path)
+    place = path if special else _temporary_path(path)
     try:
         yield place
         if not special:
@@ -123,7 +123,7 @@ def read_file(path: Path, remedy: str = RESTORE, max_bytes: int = MAX_BYTES) -> 
 
 def append_to(path: Path) -> BufferedWriter:
     """Open a file of a run for appending, or create it; never through a symbolic link."""
-    return os.fdopen(_ours(path, os.O_WRONLY | os.O_APPEND), "ab")
+    return os.fdopen(_open_regular(path, os.O_WRONLY | os.O_APPEND), "ab")
 
 
 def make_folder(path: Path) -> None:
@@ -172,7 +172,7 @@ def remove(folder: Path) -> None:
     The folder is renamed first: an interrupted removal leaves nothing under its name, and `remove_unfinished` removes
     the rest.
     """
-    aside = _aside(folder)
+    aside = _temporary_path(folder)
     rubbish = aside.with_name(f"{aside.name}.old")
     _delete(rubbish)
     folder.rename(rubbish)
@@ -206,7 +206,7 @@ def file_lock(path: Path, wait: bool = False) -> Iterator[None]:
         BlockingIOError: Another process holds the lock.
         UserError: The path is a symbolic link or not a regular file.
     """
-    with os.fdopen(_ours(path, os.O_RDWR), "r+b") as file:
+    with os.fdopen(_open_regular(path, os.O_RDWR), "r+b") as file:
         _lock(file.fileno(), wait)
         # The previous holder may have removed the file: then other processes no longer see this lock.
         if not (path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())):
@@ -230,7 +230,7 @@ def _lock(handle: int, wait: bool) -> None:
         time.sleep(0.1)
 
 
-def _ours(path: Path, flags: int) -> int:
+def _open_regular(path: Path, flags: int) -> int:
     """Open or create a file for writing, but refuse a symbolic link.
 
     A link could point to any file of the user.
@@ -277,17 +277,17 @@ def explain_os_error(error: OSError, where: str = "", remedy: str = "") -> UserE
     return UserError(what, place, "check the path and its permissions")
 
 
-def _aside(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
     # Unique for each call: several processes or threads may write the same file at once.
     return path.with_name(f"{UNFINISHED}{_owner()}-{secrets.token_hex(4)}-{path.name[-50:]}")
 
 
 def _owner() -> str:
-    return f"{os.getpid()}.{_where()}"
+    return f"{os.getpid()}.{_machine_id()}"
 
 
 @cache
-def _where() -> str:
+def _machine_id() -> str:
     """Return an identifier of machine and container, in which a process id is unique."""
     try:
         inside = str(Path("/proc/self/ns/pid").stat().st_ino)
@@ -302,7 +302,7 @@ def _is_gone(owner: str, path: Path) -> bool:
     On this machine its process id decides; elsewhere, and on Windows, a day without a change.
     """
     process, _, where = owner.partition(".")
-    if where in ("", _where()) and _POSIX:
+    if where in ("", _machine_id()) and _POSIX:
         return process == str(os.getpid()) or not _runs(process)
     with suppress(OSError):
         newest = max(each.stat().st_mtime for each in (path, *path.rglob("*")))

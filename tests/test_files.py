@@ -11,7 +11,7 @@ import pytest
 from s2s.errors import UserError
 from s2s.files import (
     UNFINISHED,
-    _where,
+    _machine_id,
     append_to,
     check_unlinked,
     copy_files,
@@ -170,7 +170,7 @@ def test_remove_renames_first(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
         remove(tmp_path / name)
     assert len({path.name for path in seen}) == 2
-    assert all(path.name.startswith(f"{UNFINISHED}{os.getpid()}.{_where()}-") for path in seen)
+    assert all(path.name.startswith(f"{UNFINISHED}{os.getpid()}.{_machine_id()}-") for path in seen)
 
 
 def test_files_two_that_write_the_same_lose_nothing_whatever_they_are_called(tmp_path, monkeypatch):
@@ -188,7 +188,7 @@ def test_files_two_that_write_the_same_lose_nothing_whatever_they_are_called(tmp
 
 def test_sweep_removes_files_of_other_machines_after_a_day(tmp_path):
     elsewhere = tmp_path / f"{UNFINISHED}{os.getpid()}.00000000-1a2b3c4d-cache"
-    here = tmp_path / elsewhere.name.replace("00000000", _where())
+    here = tmp_path / elsewhere.name.replace("00000000", _machine_id())
     for place in (elsewhere, here):
         place.mkdir()
         (place / "part").touch()

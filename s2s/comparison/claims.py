@@ -231,7 +231,7 @@ def decide(pairs: Sequence[Pair]) -> Decision:
     """
     if not pairs:
         return Decision("undecided")
-    against = _against(pairs)
+    against = _find_exceptions(pairs)
     if against:
         pair, p = min(against, key=lambda each: each[0].difference)
         opposite = tuple(each for each, _ in against if not each.equal)
@@ -241,7 +241,7 @@ def decide(pairs: Sequence[Pair]) -> Decision:
     return Decision(verdict, None if weakest.reason else weakest.p, weakest, tuple(pairs) if weakest.holds else ())
 
 
-def _against(pairs: Sequence[Pair]) -> list[tuple[Pair, float | None]]:
+def _find_exceptions(pairs: Sequence[Pair]) -> list[tuple[Pair, float | None]]:
     """Return the pairs for which the claim does not hold, with their corrected p-values."""
     after = holm([1.0 if pair.p is None else pair.p for pair in pairs])
     return [
@@ -284,7 +284,7 @@ def beside_rival(
         >>> beside_rival(tests, {}, "transformer", ("trains", "train"), ("faster", "slower"))
         'conv trains faster than transformer; rnn trains slower'
     """
-    against = [pair for pair, _ in _against(pairs)]
+    against = [pair for pair, _ in _find_exceptions(pairs)]
     after = holm([1.0 if pair.p is None else pair.p for pair in pairs])
     all_hold = all(pair.holds for pair in pairs)
     groups: dict[str, list[str]] = {"ahead": [], "behind": [], "equal": [], "untested": [], "open": []}

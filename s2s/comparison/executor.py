@@ -233,7 +233,9 @@ class _Question:
         self.folder.mkdir(parents=True, exist_ok=True)
         name = self.experiment.name
         if stale := delete_results(self.folder, self.missing):
-            print_line(f"{name}: {_why_again(stale, machine_here(self.experiment.precision_in(self.comparison)))}")
+            print_line(
+                f"{name}: {_explain_repetition(stale, machine_here(self.experiment.precision_in(self.comparison)))}"
+            )
         files = {trial.key: self.folder / f"{trial.key}.json" for trial in self.missing}
         damaged = [
             trial.key for trial in self.missing if files[trial.key].exists() and not load_result(self.folder, trial)
@@ -336,7 +338,7 @@ def _delete_round(
     return there & results.keys()
 
 
-def _why_again(stale: Sequence[StoredResult], here: str) -> str:
+def _explain_repetition(stale: Sequence[StoredResult], here: str) -> str:
     sources = [one.machine if one.machine != here else one.code for one in stale]
     if other := [each for each in dict.fromkeys(sources) if each != code_version()]:
         return f"results of {' and '.join(other)} are measured again on this machine"

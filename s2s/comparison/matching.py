@@ -140,7 +140,7 @@ def match_parameters(
     """
 
     def count_at(width: int) -> int:
-        return model_spec.parameters(kind, cast(Section, _of_width(kind, model_spec, options, width)))
+        return model_spec.parameters(kind, cast(Section, _settings_at_width(kind, model_spec, options, width)))
 
     widths, end = [], 64
     while not widths or (end < _WIDEST and count_at(widths[-1]) < parameters):
@@ -148,7 +148,7 @@ def match_parameters(
             raise UserError(f"{kind} takes no width up to {_WIDEST}", remedy="correct its Settings, or leave it out")
         end = min(4 * end, _WIDEST)
         # Not every width is divisible by the number of heads.
-        widths = [width for width in range(step, end, step) if _of_width(kind, model_spec, options, width)]
+        widths = [width for width in range(step, end, step) if _settings_at_width(kind, model_spec, options, width)]
     after = bisect.bisect_left(widths, parameters, key=count_at)
     best = min(widths[max(0, after - 1) : after + 1], key=lambda width: abs(count_at(width) - parameters))
     count = count_at(best)
@@ -158,10 +158,10 @@ def match_parameters(
             f"{count:,}",
             remedy="compare at another size: set model.width, layers, or tokenizer.size",
         )
-    return cast(Section, _of_width(kind, model_spec, options, best))
+    return cast(Section, _settings_at_width(kind, model_spec, options, best))
 
 
-def _of_width(kind: str, model_spec: ModelSpec, options: Mapping[str, object], width: int) -> Section | None:
+def _settings_at_width(kind: str, model_spec: ModelSpec, options: Mapping[str, object], width: int) -> Section | None:
     ratio = options.get("feedforward_ratio", 4)
     inner = {"feedforward": int(float(str(ratio)) * width)}
     try:

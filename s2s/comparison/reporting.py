@@ -40,9 +40,9 @@ class Column:
 
     def cells(self, row: object) -> list[Value]:
         """Cells of a row."""
-        return [self._rounded(self._of(row))]
+        return [self._rounded(self._value_of(row))]
 
-    def _of(self, row: object) -> object:
+    def _value_of(self, row: object) -> object:
         if callable(self.value):
             return self.value(row)
         name = self.value or self.head
@@ -72,7 +72,7 @@ class Interval(Column):
 
     def cells(self, row: object) -> list[Value]:
         """Value and ends; empty where there is no estimate."""
-        found = cast(Estimate | Difference | float | None, self._of(row))
+        found = cast(Estimate | Difference | float | None, self._value_of(row))
         return [self._rounded(end) for end in _ends(found)]
 
 

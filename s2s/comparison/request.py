@@ -229,7 +229,7 @@ def _own_settings(names: Sequence[str], of_models: Sequence[str], task: str) -> 
             raise UserError(what, remedy=f"add {kind} to the models, or leave it out")
         key, value = _read_setting(setting, word)
         if key in by_kind.get(kind, {}):
-            raise _twice(f"{kind}.{key}", word)
+            raise _repeated_key_error(f"{kind}.{key}", word)
         by_kind.setdefault(kind, {})[key] = value
     own = {name: by_kind.get(kind_of(name), {}) | _settings(name) for name in names}
     mistakes: list[str] = []
@@ -250,12 +250,12 @@ def _settings(name: str) -> dict[str, object]:
     for text in settings_in(name):
         key, value = _read_setting(text, name)
         if key in found:
-            raise _twice(key, name)
+            raise _repeated_key_error(key, name)
         found[key] = value
     return found
 
 
-def _twice(key: str, words: str) -> UserError:
+def _repeated_key_error(key: str, words: str) -> UserError:
     return UserError(f"{key} is set twice", f"command line: {cut(words)}", "leave one of them out")
 
 

@@ -80,12 +80,12 @@ def next_trials(
     new = _usual(depths, losses, RATES if rates is None else rates)
     if new or not whole:
         return new
-    return _deeper_shortly(depths, losses) or _in_full(depths, losses, whole) or _deeper_than_best(depths, losses)
+    return _deeper_shortly(depths, losses) or _full_trials(depths, losses, whole) or _deeper_than_best(depths, losses)
 
 
 def _usual(depths: Sequence[int], losses: Losses, rates: Sequence[float]) -> list[TuningTrial]:
     for layers in depths or [None]:
-        if new := _around(layers, losses, rates):
+        if new := _short_trials(layers, losses, rates):
             return new
         if layers in depths[:1]:
             rates = _near(_best_rate(short_ones(losses, layers)))
@@ -94,7 +94,7 @@ def _usual(depths: Sequence[int], losses: Losses, rates: Sequence[float]) -> lis
 
 def _deeper_shortly(depths: Sequence[int], losses: Losses) -> list[TuningTrial]:
     for layers in beyond_usual(depths):
-        if new := _around(layers, losses, _near(_best_rate(short_ones(losses, layers // 2)))):
+        if new := _short_trials(layers, losses, _near(_best_rate(short_ones(losses, layers // 2)))):
             return new
         if any(
             _least(short_ones(losses, n)) <= _least(short_ones(losses, layers))
@@ -105,7 +105,7 @@ def _deeper_shortly(depths: Sequence[int], losses: Losses) -> list[TuningTrial]:
     return []
 
 
-def _in_full(depths: Sequence[int], losses: Losses, whole: int) -> list[TuningTrial]:
+def _full_trials(depths: Sequence[int], losses: Losses, whole: int) -> list[TuningTrial]:
     worth = _worth(depths, losses)
     left = {trial: loss for trial, loss in losses.items() if trial.layers in worth}
     short = sorted((trial for trial in left if not trial.whole), key=lambda trial: _order(losses[trial]))
@@ -113,7 +113,7 @@ def _in_full(depths: Sequence[int], losses: Losses, whole: int) -> list[TuningTr
     short.sort(key=lambda trial: first[trial.layers] is not trial)
     best = [replace(trial, whole=True) for trial in short[:whole] if losses[trial] is not None]
     new = [trial for trial in best if trial not in losses]
-    return new or _below(left)
+    return new or _trials_at_lower_rates(left)
 
 
 def _worth(depths: Sequence[int], losses: Losses) -> list[int | None]:
@@ -124,7 +124,7 @@ def _worth(depths: Sequence[int], losses: Losses) -> list[int | None]:
     best = best_trial(losses)
     done = {n: at_depth(losses, n, whole=True).values() for n in _tried(depths, losses)}
     tried = [n for n, full in done.items() if not full or any(loss is not None for loss in full)]
-    return [n for n in tried if not _behind(n, tried, losses) or (best and best.whole and best.layers == n)]
+    return [n for n in tried if not _is_behind(n, tried, losses) or (best and best.whole and best.layers == n)]
 
 
 def _deeper_than_best(depths: Sequence[int], losses: Losses) -> list[TuningTrial]:
@@ -132,7 +132,7 @@ def _deeper_than_best(depths: Sequence[int], losses: Losses) -> list[TuningTrial
     layers = 2 * best.layers if best and best.whole and best.layers else 0
     if best is None or layers not in beyond_usual(depths):
         return []
-    if new := _around(layers, losses, _near(_best_rate(short_ones(losses, best.layers)))):
+    if new := _short_trials(layers, losses, _near(_best_rate(short_ones(losses, best.layers)))):
         return new
     tried = short_ones(losses, layers)
     first = TuningTrial(_best_rate(tried), layers, whole=True)
@@ -143,7 +143,7 @@ def _tried(depths: Sequence[int], losses: Losses) -> list[int | None]:
     return [*depths, *(layers for layers in beyond_usual(depths) if short_ones(losses, layers))] or [None]
 
 
-def _behind(layers: int | None, depths: Sequence[int | None], losses: Losses) -> bool:
+def _is_behind(layers: int | None, depths: Sequence[int | None], losses: Losses) -> bool:
     return layers is not None and any(
         n > layers and _least(short_ones(losses, n)) < _least(short_ones(losses, layers)) for n in depths if n
     )
@@ -161,17 +161,17 @@ def beyond_usual(depths: Sequence[int]) -> list[int]:
     return found
 
 
-def _around(layers: int | None, losses: Losses, rates: Sequence[float]) -> list[TuningTrial]:
+def _short_trials(layers: int | None, losses: Losses, rates: Sequence[float]) -> list[TuningTrial]:
     """Return short trials of a depth at these rates, and then beyond them while the best is at an end."""
     tried = short_ones(losses, layers)
-    return [TuningTrial(r, layers) for r in [rate for rate in rates if rate not in tried] or _beyond(tried)]
+    return [TuningTrial(r, layers) for r in [rate for rate in rates if rate not in tried] or _rates_beyond(tried)]
 
 
 def _near(rate: float) -> list[float]:
     return [each for each in (rate / 2, rate, 2 * rate) if LOWEST <= each <= HIGHEST]
 
 
-def _below(losses: Losses) -> list[TuningTrial]:
+def _trials_at_lower_rates(losses: Losses) -> list[TuningTrial]:
     full = {n: at_depth(losses, n, whole=True) for n in dict.fromkeys(t.layers for t in losses if t.whole)}
     rates = {n: _best_rate(of) for n, of in full.items() if any(loss is not None for loss in of.values())}
     ends = {n: (_least(short_ones(losses, n)), _least(full[n])) for n in rates}
@@ -224,7 +224,7 @@ def _best_rate(tried: Mapping[float, float | None]) -> float:
     return min(sorted(tried), key=lambda rate: _order(tried[rate]))
 
 
-def _beyond(tried: Mapping[float, float | None]) -> list[float]:
+def _rates_beyond(tried: Mapping[float, float | None]) -> list[float]:
     best = _best_rate(tried)
     if best == min(tried) and best / 2 >= LOWEST:
         return [best / 2]

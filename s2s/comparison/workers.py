@@ -103,7 +103,7 @@ class Workers:
             return
         over: set[int] = set()
         try:
-            for place, given in self._beside(call, items):
+            for place, given in self._run_in_pool(call, items):
                 over.add(place)
                 yield items[place], given
         except BrokenProcessPool:
@@ -113,12 +113,12 @@ class Workers:
                     continue
                 self._pool = None
                 try:
-                    yield item, next(self._beside(call, [item]))[1]
+                    yield item, next(self._run_in_pool(call, [item]))[1]
                 except BrokenProcessPool:
                     yield item, None
             self._pool = None
 
-    def _beside(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Iterator[tuple[int, Given]]:
+    def _run_in_pool(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Iterator[tuple[int, Given]]:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(

@@ -272,11 +272,11 @@ def agreeing_verb(phrase: Phrase) -> tuple[int, str, str]:
     commas = [place for place, word in enumerate(words) if word == ","]
     # Without a relative clause, article and noun precede the verb.
     place = commas[-1] + 1 if commas else 2
-    return place, words[place], _other_numbers()[words[place]]
+    return place, words[place], _swap_numbers()[words[place]]
 
 
 @cache
-def _other_numbers() -> dict[str, str]:
+def _swap_numbers() -> dict[str, str]:
     pairs = _numbers()
     return {one: many for one, many in pairs} | {many: one for one, many in pairs}
 

@@ -162,7 +162,7 @@ def _findings(dataset: "datasets.Dataset") -> SplitFindings:
         copies=copies,
         suspicious=suspicious,
         windows_ends=windows_ends,
-        outliers=_rows(dataset, _most_unequal(lengths)),
+        outliers=_rows(dataset, _find_unequal_rows(lengths)),
     )
 
 
@@ -173,7 +173,7 @@ def _correlation(lengths: Int[np.ndarray, "2 rows"]) -> float | None:
     return float(np.corrcoef(logs)[0, 1])
 
 
-def _most_unequal(lengths: Int[np.ndarray, "2 rows"]) -> list[int]:
+def _find_unequal_rows(lengths: Int[np.ndarray, "2 rows"]) -> list[int]:
     """Return the rows, from 0, whose length ratio is farthest from that of the corpus.
 
     The worst comes first; rows with an empty side are excluded.

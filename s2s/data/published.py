@@ -206,35 +206,35 @@ class WordPieces:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Return the token ids of each text."""
-        return [[piece for word in self._apart(text).split() for piece in self._known(word)] for text in texts]
+        return [[piece for word in self._separate_words(text).split() for piece in self._known(word)] for text in texts]
 
     def encode_continuation(self, text: str) -> list[int]:
         """Return the token ids of a text whose first word continues the word before it.
 
         Punctuation never continues a word.
         """
-        apart = self._apart(text)
+        apart = self._separate_words(text)
         first, *others = apart.split() or [""]
         pieces = self._known(first) if apart.startswith(" ") else self._pieces(first, _GOES_ON)
         return [*pieces, *(piece for word in others for piece in self._known(word))]
 
     def ends_word(self, text: str) -> bool:
         """Return True if any text after this one begins a new word."""
-        return self._apart(text).endswith(" ")
+        return self._separate_words(text).endswith(" ")
 
     def decode(self, ids: list[int]) -> str:
         """Convert token ids to text, with spaces between words and punctuation marks."""
-        return "".join(self.show(i) if self._goes_on(i) else f" {self._names[i]}" for i in ids).strip()
+        return "".join(self.show(i) if self._continues_word(i) else f" {self._names[i]}" for i in ids).strip()
 
     def show(self, piece: int) -> str:
         """Return a token as text for display."""
         name = self._names[piece]
-        return name.removeprefix(_GOES_ON) if self._goes_on(piece) else _SPACE + name
+        return name.removeprefix(_GOES_ON) if self._continues_word(piece) else _SPACE + name
 
-    def _goes_on(self, piece: int) -> bool:
+    def _continues_word(self, piece: int) -> bool:
         return self._names[piece].startswith(_GOES_ON) and self._names[piece] != _GOES_ON
 
-    def _apart(self, text: str) -> str:
+    def _separate_words(self, text: str) -> str:
         """Return the normalized text with spaces between words."""
         text = text.translate(_CLEAN)
         if self._split_chinese:

@@ -393,7 +393,7 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
     if settings.kind == "bytes":
         return Tokenizer(b"", settings.kind, settings.normalization, settings.lowercase)
     if settings.kind in ("char", "word") and settings.size <= len(SPECIAL_TOKENS):
-        raise _too_small(settings, side, len(SPECIAL_TOKENS) + 1)
+        raise _size_error(settings, side, len(SPECIAL_TOKENS) + 1)
     parts = _thinned(
         _escape(text[start : start + _LONGEST_LINE])
         for text in (normalized(line, settings.normalization, settings.lowercase) for line in lines)
@@ -499,7 +499,7 @@ def _learn(lines: list[str], settings: PieceSettings, side: str, whole: Sequence
         if most := re.search(r"Please set it to a value <= (\d+)", words):
             return _learn(lines, settings.model_copy(update={"size": int(most[1])}), side, whole)
         if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
-            raise _too_small(settings, side, int(least[1])) from error
+            raise _size_error(settings, side, int(least[1])) from error
         raise RuntimeError(f"sentencepiece failed: {words}") from error
     return model.getvalue()
 
@@ -527,7 +527,7 @@ def _check_threads() -> None:
             thread.join()
 
 
-def _too_small(settings: PieceSettings, side: str, smallest: int) -> UserError:
+def _size_error(settings: PieceSettings, side: str, smallest: int) -> UserError:
     return UserError(
         f"{settings.size} tokens are too few for the training text ({side}): "
         f"its characters and the special tokens need {smallest}",

@@ -393,7 +393,7 @@ class TextTranslator(Generator):
             longest = MAX_SOURCE_LENGTH
         for i, row in tokens.items():
             if longest is not None and len(row) >= longest:
-                error = self._too_long(lines[i], len(row), longest)
+                error = self._length_error(lines[i], len(row), longest)
                 if refuse is None:
                     raise error
                 refuse(i, error)
@@ -431,7 +431,7 @@ class TextTranslator(Generator):
                 raise UserError(f"has {len(row):,} tokens; the model has {most:,} positions", place, "shorten it")
         return rows
 
-    def _too_long(self, line: str, tokens: int, longest: int) -> UserError:
+    def _length_error(self, line: str, tokens: int, longest: int) -> UserError:
         if self.max_source_length is None:
             what = f"a line of {tokens:,} tokens ({line[:40]!r} …) is longer than the {longest:,} that are read"
             return UserError(what, remedy="split it")

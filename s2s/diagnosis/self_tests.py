@@ -331,7 +331,7 @@ def _resume(name: str, model: ModelUnderTest) -> SelfTest:
         resumed = trainer_from(*read_training(saved), saved)
         resumed_losses += [update.loss for update in resumed.updates(end)]
     one, two = straight.state()[0], resumed.state()[0]
-    different = sum(not (key in one and key in two and _same_bits(one[key], two[key])) for key in one | two)
+    different = sum(not (key in one and key in two and _has_same_bits(one[key], two[key])) for key in one | two)
     different += sum(a != b for a, b in zip(losses, resumed_losses, strict=True))
     moved = max(_difference(one[key], tensors[key].to(one[key].device)) for key in tensors if key.startswith("model."))
     detail = (
@@ -341,7 +341,7 @@ def _resume(name: str, model: ModelUnderTest) -> SelfTest:
     return _compared(name, detail, different, 0, _EXACT)
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
+def _has_same_bits(one: Tensor, other: Tensor) -> bool:
     if (one.shape, one.dtype) != (other.shape, other.dtype):
         return False
     # as bytes, so that NaN equals NaN

@@ -156,11 +156,11 @@ def unit_of(references: Sequence[str]) -> Cut:
 def _copied(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Finding:
     """Check for outputs that nearly equal their source, unlike the reference."""
 
-    def _alike(one: str, other: str) -> bool:
+    def _are_alike(one: str, other: str) -> bool:
         return difflib.SequenceMatcher(None, cut(one), cut(other), autojunk=False).ratio() >= _COPIED
 
     rows = zip(sources, outputs, references, strict=True)
-    there = [_alike(source, output) for source, output, reference in rows if not _alike(source, reference)]
+    there = [_are_alike(source, output) for source, output, reference in rows if not _are_alike(source, reference)]
     return share_sign(
         "copies the source",
         sum(there),

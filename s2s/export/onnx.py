@@ -163,12 +163,12 @@ def _write(
             program.save(str(path))
         except Exception as error:
             # Any exception of the exporter is caused by the model.
-            raise _not_a_graph(f"{kind}: {path.stem}", str(error.__cause__ or error), lines) from error
+            raise _export_error(f"{kind}: {path.stem}", str(error.__cause__ or error), lines) from error
         found = _check(path, module, names, inputs)
     return {"inputs": found, "outputs": list(given)}
 
 
-def _not_a_graph(part: str, reason: str, constants: list[str]) -> UserError:
+def _export_error(part: str, reason: str, constants: list[str]) -> UserError:
     """Return the error for a model that torch cannot export, with the line of the model that is the likely cause."""
     what, remedy = f"{part} cannot be made into a graph", _REMEDY
     if called := re.findall(r'File "(.+)", line (\d+), in .*\n +(.+)', reason):

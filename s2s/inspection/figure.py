@@ -64,7 +64,10 @@ def _bands(example: InspectedExample, focus: InspectionRequest, whose: str) -> l
         band = _weights(example.saliency, title)
         wide = band.width > _WIDE
         return [*bands, *([_weights([found], title) for found in example.saliency] if wide else [band])]
-    return [*bands, _weights([_together(example.saliency)], f"{example.source} → {example.output}: what words weigh")]
+    return [
+        *bands,
+        _weights([_join_methods(example.saliency)], f"{example.source} → {example.output}: what words weigh"),
+    ]
 
 
 def _attention(maps: AttentionMaps, layer: int, whose: str) -> _Band:
@@ -82,7 +85,7 @@ def _attention(maps: AttentionMaps, layer: int, whose: str) -> _Band:
     )
 
 
-def _together(found: Sequence[Saliency]) -> Saliency:
+def _join_methods(found: Sequence[Saliency]) -> Saliency:
     """Combine methods as rows, each scaled to its maximum, because their units differ."""
     rows = np.concatenate([each.weights / (np.abs(each.weights).max() or 1.0) for each in found])
     return Saliency("each as a share of its largest", [each.method for each in found], found[0].words, rows)

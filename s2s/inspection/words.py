@@ -92,7 +92,7 @@ def words_of(tokenizer: Tokenizer, ids: Sequence[int], by_character: bool = Fals
     parts = [
         (part, without)
         for group, without in zip(groups, unspaced, strict=True)
-        for part in (_whole_characters(tokenizer, ids, group) if without else [group])
+        for part in (_split_into_characters(tokenizer, ids, group) if without else [group])
     ]
     words: list[Word] = []
     spaces: list[int] = []
@@ -112,7 +112,7 @@ def words_of(tokenizer: Tokenizer, ids: Sequence[int], by_character: bool = Fals
     return words
 
 
-def _whole_characters(tokenizer: Tokenizer, ids: Sequence[int], group: Sequence[int]) -> list[list[int]]:
+def _split_into_characters(tokenizer: Tokenizer, ids: Sequence[int], group: Sequence[int]) -> list[list[int]]:
     """Split a group into tokens, but keep byte tokens of one character together."""
     parts: list[list[int]] = [[]]
     for place in group:

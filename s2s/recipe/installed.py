@@ -221,7 +221,7 @@ def _load(point: EntryPoint, load: Callable[[], Loaded], where: str) -> Loaded:
         return load()
     except Exception as error:
         mine = package_of(point)
-        if place := _in_the_way(point):
+        if place := _find_shadowing_package(point):
             top = point.module.partition(".")[0]
             raise UserError(
                 f"{point.name!r} cannot be loaded: {point.value} belongs to {mine}, but another package named {top} "
@@ -237,7 +237,7 @@ def _load(point: EntryPoint, load: Callable[[], Loaded], where: str) -> Loaded:
         ) from error
 
 
-def _in_the_way(point: EntryPoint) -> str:
+def _find_shadowing_package(point: EntryPoint) -> str:
     """Return the path of a package that shadows an entry point's own; empty: none."""
     top, *below = point.module.split(".")
     found = find_spec(top)

@@ -102,7 +102,7 @@ def _nested(place: StreamMark | None) -> LimitError:
     return LimitError(problem=f"more than {DEEPEST} nested brackets or indentations", problem_mark=place)
 
 
-def _too_many(place: StreamMark | None) -> LimitError:
+def _limit_error(place: StreamMark | None) -> LimitError:
     problem = f"more than {_MOST_VALUES:,} values (each use of an alias counts)"
     return LimitError(problem=problem, problem_mark=place)
 
@@ -116,7 +116,7 @@ class _CountingComposer(Composer):
         self.nodes += 1
         # Mappings have a key node for each value node.
         if self.nodes > 2 * _MOST_VALUES:
-            raise _too_many(self.parser.peek_event().start_mark)
+            raise _limit_error(self.parser.peek_event().start_mark)
         return super().compose_node(parent, index)
 
 
@@ -149,7 +149,7 @@ class _Reader:
             raise MarkedYAMLError(problem="an alias that contains itself", problem_mark=node.start_mark)
         self._values += 1
         if self._values > _MOST_VALUES:
-            raise _too_many(node.start_mark)
+            raise _limit_error(node.start_mark)
         if len(around) > DEEPEST:
             raise _nested(node.start_mark)
         around = (*around, node)

@@ -203,15 +203,15 @@ def dump(recipe: TrainRecipe) -> str:
     # Folding a long text at two spaces or beside a tab would change it.
     yaml.width = 1 << 30
     tree = recipe.model_dump(mode="json")
-    yaml.dump(_in_flow_style({key: tree.pop(key) for key in ("name", TASK)} | tree), text)
+    yaml.dump(_to_flow_style({key: tree.pop(key) for key in ("name", TASK)} | tree), text)
     return text.getvalue()
 
 
-def _in_flow_style(value: object) -> object:
+def _to_flow_style(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _in_flow_style(inner) for key, inner in value.items()}
+        return {key: _to_flow_style(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        sequence = CommentedSeq([_in_flow_style(inner) for inner in value])
+        sequence = CommentedSeq([_to_flow_style(inner) for inner in value])
         sequence.fa.set_flow_style()
         return sequence
     # Other quoting styles lose characters that Unicode counts as line ends.

@@ -45,12 +45,12 @@ def reference(tasks: Tasks) -> str:
         settings = module_of(kind).Settings
         for title, section in ((f"`model` of kind `{kind}`", settings), *_sections(settings, "model.")):
             parts.append(_table(title, section))
-        parts += _for_encoders_alone(kind, settings)
-        parts += _for_language_models(kind)
+        parts += _describe_encoder_keys(kind, settings)
+        parts += _describe_language_model_keys(kind)
     return "\n".join(parts)
 
 
-def _for_encoders_alone(kind: str, settings: type[Section]) -> list[str]:
+def _describe_encoder_keys(kind: str, settings: type[Section]) -> list[str]:
     """Describe the keys of a model that tasks without a decoder do not have."""
     try:
         known = encoder_settings(kind).model_fields
@@ -60,7 +60,7 @@ def _for_encoders_alone(kind: str, settings: type[Section]) -> list[str]:
     return [f"Tasks without a decoder accept all of these keys except {', '.join(missing)}.\n"] if missing else []
 
 
-def _for_language_models(kind: str) -> list[str]:
+def _describe_language_model_keys(kind: str) -> list[str]:
     try:
         settings = language_settings(kind)
     except UserError:

@@ -343,7 +343,7 @@ def evaluation_split(run: RunConfig, recipe: TrainRecipe, split: str) -> Split:
         starts = manifest.read(run_dir_of(run.path) / MANIFEST)
         then: dict[str, str] = starts[0]["hashes"] if starts else {}
         known = {name: digest for name, digest in then.items() if name.startswith(f"held_out_{split}")}
-        then_source, then_part = _as_trained(run, recipe, split) or (source, part)
+        then_source, then_part = _split_with_trained_prefix(run, recipe, split) or (source, part)
         same = then_source.held_out(split, then_part).items() <= known.items()
         # A run that held out nothing for this split has trained on everything that could be drawn now.
         held_out = isinstance(getattr(run.kept.data, split), int)
@@ -359,7 +359,9 @@ def evaluation_split(run: RunConfig, recipe: TrainRecipe, split: str) -> Split:
     return part
 
 
-def _as_trained(run: RunConfig, recipe: TrainRecipe, split: str) -> tuple[Source[Any, Any], Split] | None:
+def _split_with_trained_prefix(
+    run: RunConfig, recipe: TrainRecipe, split: str
+) -> tuple[Source[Any, Any], Split] | None:
     """Return the split with the prefix of the training, or None if it is the same now."""
     then = getattr(run.kept.data, "prefix", None)
     if then == getattr(recipe.data, "prefix", None):

@@ -145,14 +145,14 @@ def inspect_texts(
         f"  {row + 1:>9,}  {look.escape_invisible(train[row]['text'])}" for row in look.sample_rows(len(train), seed)
     ]
     texts = {name: part["text"][:] for name, part in corpus.splits().items()}
-    splits = {name: _of_texts(name, part, tokens, noun, altered) for name, part in texts.items()}
+    splits = {name: _check_texts(name, part, tokens, noun, altered) for name, part in texts.items()}
     cut = report_tokens(texts, lambda: learned(texts["train"], tokens), None)
     return CorpusInspection(
         splits, {noun: count_overlap(corpus, lambda part: part["text"])}, spots, cut, note=corpus.note
     )
 
 
-def _of_texts(name: str, texts: Sequence[str], tokens: PieceSettings, noun: str, altered: str) -> Split:
+def _check_texts(name: str, texts: Sequence[str], tokens: PieceSettings, noun: str, altered: str) -> Split:
     which, cut = f"{noun} of {name}", (tokens.normalization, tokens.lowercase)
     sizes, empty, suspicious = look_through(texts, lambda text: len(text.encode()), "bytes")
     again = repeated(hashes(texts)).tolist()

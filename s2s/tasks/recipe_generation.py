@@ -409,7 +409,7 @@ def pair_columns(head: Head, source: str | None, target: str | None) -> tuple[st
     if len(head.columns) == 2 and None in chosen:
         one = source or (head.columns[1 - head.columns.index(target)] if target in head.columns else head.columns[0])
         chosen = one, target or next((name for name in head.columns if name != one), head.columns[1])
-    first, second = _there(head, chosen, options)
+    first, second = _check_columns(head, chosen, options)
     return first, second
 
 
@@ -426,7 +426,7 @@ def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[
         label = head.columns[1 - head.columns.index(texts[0])]
     others = [name for name in head.columns if name != label]
     found = list(texts) or [_usual(head, TEXTS, but=label) or (others[0] if label and len(others) == 1 else None)]
-    *chosen, named = _there(head, (*found, label), options)
+    *chosen, named = _check_columns(head, (*found, label), options)
     if named in chosen:
         raise UserError(f"column {named!r} is both text and class", remedy=f"name another one of the two: {options}")
     return tuple(chosen), named
@@ -434,7 +434,7 @@ def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[
 
 def text_column(head: Head, given: str | None) -> str:
     """Return the text column: as given, or by usual names."""
-    (found,) = _there(head, (given or _usual(head, TEXTS, but=None),), "--text COLUMN")
+    (found,) = _check_columns(head, (given or _usual(head, TEXTS, but=None),), "--text COLUMN")
     return found
 
 
@@ -454,7 +454,7 @@ def _usual(head: Head, names: Sequence[str], but: str | None) -> str | None:
     return next((there[name] for name in names if name in there), None)
 
 
-def _there(head: Head, chosen: Sequence[str | None], options: str) -> list[str]:
+def _check_columns(head: Head, chosen: Sequence[str | None], options: str) -> list[str]:
     for name in chosen:
         if name is not None and name not in head.columns:
             raise no_column(name, list(head.columns), str(head.path), options)

@@ -230,7 +230,7 @@ def test_scaling_searches_the_rate_of_each_size(contest, monkeypatch, best, whol
     )
     trained = []
     monkeypatch.setattr(scaling, "_train", lambda made, recipe, seed: trained.append(recipe) or training)
-    base = replace(made.candidates[0], recipe=scaling._at(made.candidates[0].recipe, 0.004))
+    base = replace(made.candidates[0], recipe=scaling._with_rate(made.candidates[0].recipe, 0.004))
     found = EXPERIMENT.measure(replace(made, candidates=(base,)), Trial("rnn", "size-100", 1))
     assert len(set(asked)) == len(asked)
     short, full = dict(found.rates), dict(found.whole)

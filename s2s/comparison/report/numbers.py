@@ -167,10 +167,11 @@ def figure_sheets(figure: Figure) -> list[Sheet]:
     measured = [one for one in figure.series if not (one.reference and len(one.x) == 2)]
     if any(len(set(one.x)) < len(one.x) for one in measured):
         # one line for each point if several share a place
-        lines = [[one.label, _shown(x), _at(one, i)] for one in measured for i, x in enumerate(one.x)]
+        lines = [[one.label, _shown(x), _format_point(one, i)] for one in measured for i, x in enumerate(one.x)]
         return [Sheet("", ["", where, titled(figure.y.label, figure.y.unit)], lines, [False, True, True])]
     lines = [
-        [_shown(x), *(_at(one, [*one.x].index(x)) if x in one.x else "" for one in measured)] for x in places(measured)
+        [_shown(x), *(_format_point(one, [*one.x].index(x)) if x in one.x else "" for one in measured)]
+        for x in places(measured)
     ]
     head = [where, *(one.label for one in measured)]
     return [Sheet(titled(figure.y.label, figure.y.unit), head, lines, [True] * len(head))]
@@ -207,7 +208,7 @@ def places(series: Sequence[Series]) -> list[float | str]:
     return [*numbers, *dict.fromkeys(x for x in xs if isinstance(x, str))]
 
 
-def _at(one: Series, place: int) -> str:
+def _format_point(one: Series, place: int) -> str:
     y = one.y[place]
     if y is None:
         return "–"

@@ -181,7 +181,7 @@ def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
         before = str(error)
     if before != _asked(name, settings):
         raise UserError(
-            f"holds measurements that were asked for otherwise: {_as_asked(before):.200}",
+            f"holds measurements that were asked for otherwise: {_describe_command(before):.200}",
             where=str(folder),
             remedy="name another folder with --out, or give the same settings",
         )
@@ -192,7 +192,7 @@ def _asked(name: str, settings: Sequence[str]) -> dict[str, object]:
     return {"name": name, "settings": sorted(each for each in settings if not each.startswith("data.root="))}
 
 
-def _as_asked(before: object) -> str:
+def _describe_command(before: object) -> str:
     """Return the command of earlier trials, as far as it is known."""
     match before:
         case {"name": str(name), "settings": [*settings]}:

@@ -131,7 +131,7 @@ def _vocabulary(folder: Path) -> tuple[list[str], tuple[bool, bool, bool]]:
         tokens = sorted(model.vocab, key=model.vocab.__getitem__)
         if [model.vocab[piece] for piece in tokens] != list(range(len(tokens))):
             raise UserError("model.vocab: the ids are not 0, 1, 2 …, each once", str(path), AGAIN)
-        return tokens, _how(words.lowercase, words.strip_accents, words.handle_chinese_chars)
+        return tokens, _normalization_options(words.lowercase, words.strip_accents, words.handle_chinese_chars)
     path = folder / "vocab.txt"
     try:
         lines = read_file(path, AGAIN, LARGE_BYTES).decode("utf-8").removesuffix("\n").split("\n")
@@ -140,10 +140,14 @@ def _vocabulary(folder: Path) -> tuple[list[str], tuple[bool, bool, bool]]:
         raise UserError(f"cannot be read: {what}", str(path), "download the whole model") from None
     path = folder / "tokenizer_config.json"
     settings = read_json(path, _TokenizerConfig, AGAIN) if path.exists() else _TokenizerConfig()
-    return lines, _how(settings.do_lower_case, settings.strip_accents, settings.tokenize_chinese_chars)
+    return lines, _normalization_options(
+        settings.do_lower_case, settings.strip_accents, settings.tokenize_chinese_chars
+    )
 
 
-def _how(lowercase: bool | None, strip_accents: bool | None, chinese: bool | None) -> tuple[bool, bool, bool]:
+def _normalization_options(
+    lowercase: bool | None, strip_accents: bool | None, chinese: bool | None
+) -> tuple[bool, bool, bool]:
     lower = lowercase is not False
     return lower, lower if strip_accents is None else strip_accents, chinese is not False
 

@@ -271,10 +271,10 @@ def covered(shape: Drawn, size: int) -> tuple[slice, slice, Float[np.ndarray, "r
     )
     y = (np.arange(rows.start, rows.stop) + 0.5)[:, None] / size - shape.y
     x = (np.arange(columns.start, columns.stop) + 0.5)[None, :] / size - shape.x
-    return rows, columns, np.clip(0.5 - size * _outside(shape.group.shape, x, y, radius), 0, 1)
+    return rows, columns, np.clip(0.5 - size * _signed_distance(shape.group.shape, x, y, radius), 0, 1)
 
 
-def _outside(
+def _signed_distance(
     shape: str, x: Float[np.ndarray, "1 columns"], y: Float[np.ndarray, "rows 1"], radius: float
 ) -> Float[np.ndarray, "rows columns"]:
     """Return the signed distance from a shape at (0, 0); negative inside."""

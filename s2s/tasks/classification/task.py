@@ -133,17 +133,17 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
     def training_examples_for_inference(self, train_context: TextContext) -> tuple[LabelledTexts, LabelledTexts]:
         data, corpus = train_context.data, train_context.data.corpus
         return (
-            _as_read(train_context.recipe, data.train, corpus.train.labels),
-            _as_read(train_context.recipe, data.validation, corpus.validation.labels),
+            _inference_texts(train_context.recipe, data.train, corpus.train.labels),
+            _inference_texts(train_context.recipe, data.validation, corpus.validation.labels),
         )
 
     def examples_for_inference(self, run: TextRun, part: Labelled) -> LabelledTexts:
-        return _as_read(run.recipe, encode_texts(part.texts, run.tokenizers[0]), part.labels)
+        return _inference_texts(run.recipe, encode_texts(part.texts, run.tokenizers[0]), part.labels)
 
     def parse_inputs(self, run: TextRun, lines: Sequence[str], refuse: Refuse | None = None) -> LabelledTexts:
         """Tokenize the lines; every line is a valid text, so none is refused."""
         tokens = RaggedArray.from_rows(run.tokenizers[0].encode_batch(lines) if lines else [])
-        return _as_read(run.recipe, tokens, np.zeros(len(lines), dtype=np.int64))
+        return _inference_texts(run.recipe, tokens, np.zeros(len(lines), dtype=np.int64))
 
     def example(self, recipe: ClassificationRecipe, part: Labelled) -> tuple[str, ...]:
         return (short_text(part.texts[:SHOWN_EXAMPLES]["text"]),)
@@ -211,7 +211,9 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
 TASK = TextClassificationTask()
 
 
-def _as_read(recipe: ClassificationRecipe, tokens: RaggedArray, labels: Int[np.ndarray, " texts"]) -> LabelledTexts:
+def _inference_texts(
+    recipe: ClassificationRecipe, tokens: RaggedArray, labels: Int[np.ndarray, " texts"]
+) -> LabelledTexts:
     """Encode texts for inference (no token dropout)."""
     return LabelledTexts(tokens, labels, recipe.batches, starts_with_bos(recipe))
 

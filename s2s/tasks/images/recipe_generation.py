@@ -49,7 +49,7 @@ def generate_image_recipe(name: str, places: Splits[Path]) -> str:
             where=str(places.train),
             remedy="put the images of each class into a folder of the class's name: train/cat/1.png",
         )
-    splits = Splits(train, _beside(places, "validation"), _beside(places, "test"))
+    splits = Splits(train, _find_held_out_images(places, "validation"), _find_held_out_images(places, "test"))
     size, why_size, channels, why_channels = _looks(train)
     count = len(image_files(train)) if isinstance(train, Path) else len(read_idx(train[0], "images"))
     held = held_out_settings(splits, count, "images", places.train)
@@ -60,7 +60,7 @@ def generate_image_recipe(name: str, places: Splits[Path]) -> str:
     return render_recipe("images", name, train, held, looks | _chosen(ImageSource(settings).load(), size))
 
 
-def _beside(places: Splits[Path], split: str) -> Files | None:
+def _find_held_out_images(places: Splits[Path], split: str) -> Files | None:
     """Return the user's held-out images, or those beside the training images."""
     given: Path | None = getattr(places, split)
     if given is None:

@@ -233,10 +233,12 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
 
     def training_examples_for_inference(self, train_context: ImageContext) -> tuple[LabelledImages, LabelledImages]:
         corpus = train_context.data.corpus
-        return _as_read(train_context.recipe, corpus.train), _as_read(train_context.recipe, corpus.validation)
+        return _inference_images(train_context.recipe, corpus.train), _inference_images(
+            train_context.recipe, corpus.validation
+        )
 
     def examples_for_inference(self, run: ImageRun, part: Images) -> LabelledImages:
-        return _as_read(run.recipe, part)
+        return _inference_images(run.recipe, part)
 
     def parse_inputs(self, run: ImageRun, lines: Sequence[str], refuse: Refuse | None = None) -> LabelledImages:
         """Read the image files; a refused file gives a black image."""
@@ -249,7 +251,7 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
                 if refuse is None:
                     raise
                 refuse(row, error)
-        return _as_read(run.recipe, Images(pixels, np.zeros(len(lines), dtype=np.int64), data.classes or ()))
+        return _inference_images(run.recipe, Images(pixels, np.zeros(len(lines), dtype=np.int64), data.classes or ()))
 
     def dataset_statistics(self, train_context: ImageContext) -> Iterator[str]:
         """Yield a line with the image size and the number of patches."""
@@ -302,6 +304,6 @@ def _positions(recipe: ImageRecipe) -> int:
     return (recipe.data.size // recipe.patches.size) ** 2 + (recipe.head.pooling in FIRST_TOKEN_POOLING)
 
 
-def _as_read(recipe: ImageRecipe, images: Images) -> LabelledImages:
+def _inference_images(recipe: ImageRecipe, images: Images) -> LabelledImages:
     """Return images for inference (no augmentation)."""
     return LabelledImages(images, _positions(recipe), recipe.batches.images)

@@ -102,7 +102,7 @@ class MixtureSource(Source[Any, Mixture]):
     def read(self, name: str, split: str | tuple[str, str], train: Mixture | None) -> Mixture:
         parts = {}
         for corpus, source in self.sources().items():
-            with _of(corpus):
+            with _name_corpus_in_errors(corpus):
                 part = source.load_split(name, train.parts[corpus] if train else None)
             if part is not None:
                 parts[corpus] = part
@@ -112,7 +112,7 @@ class MixtureSource(Source[Any, Mixture]):
         parts: dict[str, dict[str, "datasets.Dataset"]] = {"train": {}, "validation": {}, "test": {}}
         notes = []
         for corpus, source in self.sources().items():
-            with _of(corpus):
+            with _name_corpus_in_errors(corpus):
                 loaded = source.load()
                 for split, part in loaded.splits().items():
                     parts[split][corpus] = part
@@ -144,7 +144,7 @@ class MixtureSource(Source[Any, Mixture]):
 
 
 @contextmanager
-def _of(corpus: str) -> Iterator[None]:
+def _name_corpus_in_errors(corpus: str) -> Iterator[None]:
     """Add the name of the corpus to a `UserError` of the block."""
     try:
         yield

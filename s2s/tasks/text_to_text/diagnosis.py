@@ -51,7 +51,7 @@ def inspected(recipe: TextToTextRecipe) -> str:
         test = corpus.test.parts.get(name) if corpus.test else None
         alone = Corpus(corpus.train.parts[name], corpus.validation.parts[name], test)
         found = pair_check.inspect(alone, settings, tokenizer.normalization)
-        head, *others = pair_check.blocks(found) if settings.objective == "pairs" else _of_texts(found)
+        head, *others = pair_check.blocks(found) if settings.objective == "pairs" else _report_texts(found)
         shown += [[f"── {name}", *head], *others]
         # Answers are short, and with span corruption, the target is the source: advice about it does not apply.
         omitted = ("hardly go together",) if settings.answers else ()
@@ -64,13 +64,13 @@ def inspected(recipe: TextToTextRecipe) -> str:
             advice += [f"{name}: {words}" for words in more]
     parts = {split: part.parts for split, part in corpus.splits().items()}
     parts["train"] = {name: each.kept for name, each in learned.items()}
-    together, more = _together(recipe, learned, parts)
+    together, more = _report_mixture(recipe, learned, parts)
     return look.findings(
         [*shown, together], [*advice, *_confusable(corpora), *more, *filter(None, corpus.note.split("\n"))]
     )
 
 
-def _of_texts(found: pair_check.Inspection) -> list[list[str]]:
+def _report_texts(found: pair_check.Inspection) -> list[list[str]]:
     """Return the report on a corpus with span corruption, whose sides are one text."""
     sizes = {name: split.source for name, split in found.splits.items()}
     rows = {"texts": [split.pairs for split in found.splits.values()]}
@@ -108,7 +108,7 @@ def _confusable(corpora: Mapping[str, CorpusSettings]) -> Iterator[str]:
             yield f"{names} have the same prefix {prefix!r}: the model cannot know which task is meant"
 
 
-def _together(
+def _report_mixture(
     recipe: TextToTextRecipe, learned: Mapping[str, TrainingMixture], parts: Mapping[str, Parts]
 ) -> tuple[list[str], list[str]]:
     """Return statistics and advice on the mixture: tokenization and sampling rates."""

@@ -160,19 +160,21 @@ def _verdict(
 def _variations(own: Kinds, other: Kinds, places: Sequence[int]) -> dict[str, bool]:
     """Return whether the difference keeps its sign under other choices."""
 
-    def _more(at: Sequence[int], without: int | None = None) -> bool:
+    def _retains_more(at: Sequence[int], without: int | None = None) -> bool:
         return _mean_retained_bleu(own, at, without) > _mean_retained_bleu(other, at, without)
 
     ends = {"the first texts beyond": places[:1], "the longest texts": places[-1:]} if len(places) > 1 else {}
-    sides = {name: _more(at) for name, at in ends.items()}
+    sides = {name: _retains_more(at) for name, at in ends.items()}
     lost = [
         statistics.mean(kinds[0].bleu - kinds[i].bleu for kinds in runs.values() for i in places)
         for runs in (own, other)
     ]
     sides["BLEU lost, in points"] = lost[0] < lost[1]
-    kept = {name: side == _more(places) for name, side in sides.items()}
+    kept = {name: side == _retains_more(places) for name, side in sides.items()}
     if min(len(own), len(other)) > 2:
-        kept[WITHOUT_A_SEED] = all(_more(places, seed) == _more(places) for seed in own if seed in other)
+        kept[WITHOUT_A_SEED] = all(
+            _retains_more(places, seed) == _retains_more(places) for seed in own if seed in other
+        )
     return kept
 
 

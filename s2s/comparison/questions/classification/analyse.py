@@ -125,13 +125,13 @@ def _known(runs: ClassifierRuns, name: str) -> dict[int, float]:
     return {seed: value for seed, run in runs.items() if (value := _VALUES[name](run)) is not None}
 
 
-def _over_seeds(name: str, runs: ClassifierRuns) -> Estimate:
+def _mean_over_seeds(name: str, runs: ClassifierRuns) -> Estimate:
     return percent(list(_known(runs, name).values()))
 
 
 def _accuracy(runs: ClassifierRuns) -> Estimate:
     """Mean over seeds; with one seed, the accuracy with its Wilson interval."""
-    return first_run(runs).accuracy if len(runs) == 1 else _over_seeds("accuracy", runs)
+    return first_run(runs).accuracy if len(runs) == 1 else _mean_over_seeds("accuracy", runs)
 
 
 def _verdicts(
@@ -150,7 +150,7 @@ def _verdicts(
     yield verdict("accuracy", model, _accuracy(own), "%", quantity, _assess("accuracy", "points"), "scores")
     quantity = f"expected calibration error on the {split} set ({over})"
     found = _assess("calibration", "points", min)
-    yield verdict("calibration", model, _over_seeds("calibration", own), "points", quantity, found, "reliability")
+    yield verdict("calibration", model, _mean_over_seeds("calibration", own), "points", quantity, found, "reliability")
     quantity = f"tokens learned from per second, while other trainings may run beside it ({over})"
     found = _assess("speed", "times as fast")
     speed = mean(list(_known(own, "speed").values()))
@@ -184,7 +184,7 @@ def _figures(runs: Runs[ClassificationRun]) -> list[Figure]:
     loss = ("losses", axis("validation loss", "nats per text"))
     return [
         score_bars(
-            {"accuracy": _accuracy, "macro-F1": partial(_over_seeds, "macro_f1")},
+            {"accuracy": _accuracy, "macro-F1": partial(_mean_over_seeds, "macro_f1")},
             runs,
             "Intervals (95 %): Student's over seeds; for one seed Wilson's over texts, of accuracy alone.",
         ),
@@ -219,7 +219,10 @@ def _summary(runs: Runs[ClassificationRun]) -> Table:
     columns = [
         "model",
         Column("seeds", lambda row: len(row[1])),
-        *(Interval(head, lambda row, name=name: _over_seeds(name, row[1]), 2, what) for head, name, what in scores),
+        *(
+            Interval(head, lambda row, name=name: _mean_over_seeds(name, row[1]), 2, what)
+            for head, name, what in scores
+        ),
         seed_mean("calibration error, equal counts (points)", lambda run: run.adaptive.error, 2),
         seed_mean("test loss (nats per text)", lambda run: run.loss, 4),
         Column("parameters", lambda row: first_run(row[1]).parameters),

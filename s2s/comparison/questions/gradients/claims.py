@@ -51,7 +51,7 @@ def vanishes(traits: Mapping[str, Traits], decays: Mapping[str, Initialisations]
         measured="factor per step of the gradient in an untrained network, as it is initialised (range over other "
         "initialisations)",
         verdict=verdict,
-        sentence=_what_is_left({model: decays[model] for model in recurrent}),
+        sentence=_describe_remaining_gradient({model: decays[model] for model in recurrent}),
         numbers=claim_numbers({model: factors.get(model) for model in traits}, notes=notes | ranges),
         figure="input-gradients",
         stable={
@@ -63,7 +63,7 @@ def vanishes(traits: Mapping[str, Traits], decays: Mapping[str, Initialisations]
     )
 
 
-def _what_is_left(decays: Mapping[str, Initialisations]) -> str:
+def _describe_remaining_gradient(decays: Mapping[str, Initialisations]) -> str:
     left = {
         model: f"{brief(100 * factor.value**_STEPS, 2)} %"
         for model, each in decays.items()

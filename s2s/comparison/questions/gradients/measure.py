@@ -187,7 +187,7 @@ def _numbers(values: torch.Tensor) -> list[float | None]:
     return [brief(value) for value in values.tolist()]
 
 
-def _of_method(comparison: Comparison) -> dict[str, Any]:
+def _method_numbers(comparison: Comparison) -> dict[str, Any]:
     size = comparison.sizes(SIZES)
     return vars(size) | {"deep": size.deep.method, "deep_seeds": min(size.deep_seeds, len(comparison.seeds))}
 
@@ -201,5 +201,5 @@ EXPERIMENT = Experiment(
     TypeAdapter(GradientRun | Sweep | DeepTraining),
     depends_on="quality",
     depends_on_part=LEARNED,
-    numbers=_of_method,
+    numbers=_method_numbers,
 )

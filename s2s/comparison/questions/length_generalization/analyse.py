@@ -45,9 +45,9 @@ def analyse(
     found: dict[str, dict[str, Mastery]] = {}
     longer: dict[str, Mastery] = {}
     for plan in plans:
-        if own := _of_part(results, plan.part(plan.width)):
+        if own := _select_part(results, plan.part(plan.width)):
             found.setdefault(plan.task.name, {})[plan.positions] = own
-        if plan.longer and (own := _of_part(results, plan.longer_part)):
+        if plan.longer and (own := _select_part(results, plan.longer_part)):
             longer[plan.positions] = own
     # one plan of each task, for what is the same with all kinds
     tasks = list({plan.task.name: plan for plan in plans if plan.task.name in found}.values())
@@ -67,7 +67,7 @@ def analyse(
     )
 
 
-def _of_part(results: Mapping[Trial, TaskResult], part: str) -> Mastery | None:
+def _select_part(results: Mapping[Trial, TaskResult], part: str) -> Mastery | None:
     own = {trial.seed or 0: run for trial, run in results.items() if trial.part == part}
     return Mastery(dict(sorted(own.items()))) if own else None
 

@@ -245,11 +245,11 @@ def differences(of_all: Models) -> Pairwise:
     log-rank test, which accounts for censoring. Pairs with fewer than two seeds are missing.
     """
 
-    def _between(a: str, b: str) -> Difference | None:
+    def _compare_models(a: str, b: str) -> Difference | None:
         found = welch(of_all[a].doublings(), of_all[b].doublings())
         return found and replace(found, tested=log_rank_p(of_all[a].reaches(), of_all[b].reaches()))
 
-    return Pairwise.of(of_all, _between)
+    return Pairwise.of(of_all, _compare_models)
 
 
 def time_tests(of_all: Models) -> dict[tuple[str, str], tuple[float, float]]:
@@ -268,14 +268,16 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TaskRun | Rates]) -
     runs = {trial: each for trial, each in measured.items() if isinstance(each, TaskRun)}
     rates = {(trial.model, trial.part): each for trial, each in measured.items() if isinstance(each, Rates)}
 
-    def _of(part: Part) -> dict[str, TaskRuns]:
+    def _select_runs(part: Part) -> dict[str, TaskRuns]:
         searched = replace(part, of="rates").key
         own = by_model(comparison, runs, part.key)
         return {model: TaskRuns(model, part, each, rates.get((model, searched))) for model, each in own.items()}
 
-    parts = {part: own for part in (Part(name, form) for name in NAMES for form in FORMS) if (own := _of(part))}
+    parts = {
+        part: own for part in (Part(name, form) for name in NAMES for form in FORMS) if (own := _select_runs(part))
+    }
     every = [each for own in parts.values() for each in own.values()]
-    others = _of(replace(DECIDES, of="other"))
+    others = _select_runs(replace(DECIDES, of="other"))
     return Analysis(
         findings=[*_distance_verdicts(parts, others), *_time_verdicts(parts, others)],
         figures=[*(draw(own) for own in parts.values() for draw in (_accuracy, _survival))],

@@ -46,7 +46,7 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
     if not recurrent:
         return None
     decision, trained = _decide_forgets(reaches, recurrent), reaches.trained
-    sentence = f"Trained on up to {trained} symbols, {_who_recalls(reaches, recurrent)}{decision.because}."
+    sentence = f"Trained on up to {trained} symbols, {_describe_recall(reaches, recurrent)}{decision.because}."
     right = {model: f"{reaches.right[model].value:.0f} %" for model in reaches.distances}
     sentence += f" Right over {brief(reaches.longest)} others: {of_each(right)}."
     elsewhere = {name: (own, _recurrent(traits, own.distances)) for name, own in variations.items()}
@@ -75,7 +75,7 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
     )
 
 
-def _who_recalls(reaches: Reaches, models: Sequence[str]) -> str:
+def _describe_recall(reaches: Reaches, models: Sequence[str]) -> str:
     shown = {
         model: f"{'at least ' if model in reaches.beyond else ''}{brief(round(reaches.distances[model].value))} others"
         for model in models

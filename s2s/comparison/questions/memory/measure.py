@@ -84,7 +84,7 @@ def measure(comparison: Comparison, trial: Trial) -> MemoryUse:
 
 def _measure_peaks(peaks: list[Peak], model: Seq2Seq, form: Form, sizes: Sizes, device: torch.device) -> list[End]:
     def at(n: int) -> str:
-        if why := _too_large([each for each in peaks if each.form == form.name], n, device):
+        if why := _describe_excess([each for each in peaks if each.form == form.name], n, device):
             return why
         pairs = texts(sizes.rows, n, n, device)
         works = {"training": partial(_train, model, pairs, form), "inference": partial(_infer, model, pairs, form)}
@@ -99,7 +99,7 @@ def _measure_peaks(peaks: list[Peak], model: Seq2Seq, form: Form, sizes: Sizes, 
     return measure_lengths(model, (SHORTEST, *sizes.lengths), at, form.name)
 
 
-def _too_large(peaks: list[Peak], n: int, device: torch.device) -> str:
+def _describe_excess(peaks: list[Peak], n: int, device: torch.device) -> str:
     """Say so if memory that grew quadratically from the last length on would exceed half of the free memory.
 
     A GPU's allocator fails cleanly; a CPU's would take the machine down.

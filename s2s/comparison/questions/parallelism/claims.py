@@ -28,7 +28,7 @@ def waits(traits: Mapping[str, Traits], depths: Mapping[str, Depths]) -> Claim |
     if not recurrent or not transformers:
         return None
     verdict = _verdict_of_waits(laws, recurrent, transformers)
-    added = {model: _per_token(law) for model, law in laws.items()}
+    added = {model: _steps_per_token(law) for model, law in laws.items()}
     scans = {model: f"{law.rate:.3g} per doubling" for model, law in laws.items() if law.law == "logarithmic"}
     powers = {model: str(law) for model, law in laws.items() if law.law == "power"}
     variations = {"forward pass alone": _laws(depths["forward"]), "while writing": _laws(depths["generating"])}
@@ -37,7 +37,7 @@ def waits(traits: Mapping[str, Traits], depths: Mapping[str, Depths]) -> Claim |
         measured="steps that one more token adds to a training step",
         unit="operations in sequence",
         verdict=verdict,
-        sentence=_who_waits(laws),
+        sentence=_describe_waiting(laws),
         numbers=claim_numbers({model: added.get(model) for model in traits}, "low", scans | powers),
         figure="depth",
         stable={
@@ -48,7 +48,7 @@ def waits(traits: Mapping[str, Traits], depths: Mapping[str, Depths]) -> Claim |
     )
 
 
-def _who_waits(laws: Mapping[str, Growth]) -> str:
+def _describe_waiting(laws: Mapping[str, Growth]) -> str:
     when = {
         "linear": ("waits for every token", "wait for every token"),
         "power": ("waits longer for longer texts", "wait longer for longer texts"),
@@ -64,7 +64,7 @@ def _laws(depths: Depths) -> dict[str, Growth]:
     return {model: growth(list(own), list(own.values())) for model, own in depths.items() if len(own) > 2}
 
 
-def _per_token(law: Growth) -> float | None:
+def _steps_per_token(law: Growth) -> float | None:
     return {"linear": law.rate, "constant": 0.0}.get(law.law)
 
 

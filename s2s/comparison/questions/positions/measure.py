@@ -88,7 +88,7 @@ def trials(comparison: Comparison) -> list[Trial]:
         for candidate in comparison.candidates
         for part, kinds in ((TRAINED, ()), *_trainings(candidate.settings, sizes, number).items())
     }
-    return sorted(every, key=lambda trial: _one_sided(every[trial]))
+    return sorted(every, key=lambda trial: _is_one_sided(every[trial]))
 
 
 def measure(comparison: Comparison, trial: Trial) -> TrainedPositions | OtherPositions | Spared:
@@ -98,7 +98,7 @@ def measure(comparison: Comparison, trial: Trial) -> TrainedPositions | OtherPos
     """
     sizes, candidate = comparison.sizes(SIZES), comparison.candidate(trial.model)
     trainings = _trainings(candidate.settings, sizes)
-    if _one_sided(trainings.get(trial.part, ())) and (spared := _spared(comparison, trial)):
+    if _is_one_sided(trainings.get(trial.part, ())) and (spared := _spared(comparison, trial)):
         return spared
     recipe, device_context = candidate.translation, comparison.device_context
     data = prepared(recipe)
@@ -165,11 +165,11 @@ def _longer(model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any], text
 def _trainings(settings: Section, sizes: Sizes, number: int = 0) -> dict[str, tuple[str, str]]:
     """Return the other kinds of encoder and decoder positions of repetition `number`, by part."""
     every = kinds_of(settings, sizes.all_kinds)
-    repeated = [(kinds, sizes.seeds_left_out if _one_sided(kinds) else sizes.seeds) for kinds in every]
+    repeated = [(kinds, sizes.seeds_left_out if _is_one_sided(kinds) else sizes.seeds) for kinds in every]
     return {part_of(*kinds): kinds for kinds, seeds in repeated if number < seeds}
 
 
-def _one_sided(kinds: Sequence[str]) -> bool:
+def _is_one_sided(kinds: Sequence[str]) -> bool:
     """Return True if only encoder or decoder has positional encodings."""
     return len(set(kinds)) == 2 and _NONE in kinds
 

@@ -132,11 +132,11 @@ def compared(first: TranslationRuns, second: TranslationRuns) -> Pair | None:
     over_both = over_seeds_and_sentences(
         counts[0], counts[1], partial(scores_of, metrics()["bleu"]), draws(len(counts[0][0]))
     )
-    (bleu, bleu_p), (chrf, chrf_p) = (_over_sentences(metric, first[seed], second[seed]) for metric in _NAMES)
+    (bleu, bleu_p), (chrf, chrf_p) = (_compare_over_sentences(metric, first[seed], second[seed]) for metric in _NAMES)
     return Pair((len(first), len(second)), over_both, seed, bleu, bleu_p, chrf, chrf_p)
 
 
-def _over_sentences(metric: str, first: TranslationRun, second: TranslationRun) -> tuple[Estimate, float]:
+def _compare_over_sentences(metric: str, first: TranslationRun, second: TranslationRun) -> tuple[Estimate, float]:
     counts = [np.array(run.counts[metric]) for run in (first, second)]
     drawn = draws(len(counts[0]))
     resampled = resampled_scores(metric, counts[1], drawn) - resampled_scores(metric, counts[0], drawn)
@@ -225,28 +225,28 @@ def variations(model: str, other: str, runs: Runs[TranslationRun]) -> dict[str, 
     sides: dict[str, bool | None] = {}
     for name, (kind, budget) in budgets(runs).items():
         one, two = (mean_loss(each, kind, budget) for each in (own, others))
-        sides[name] = _below(one and one.value, two and two.value)
+        sides[name] = _is_below(one and one.value, two and two.value)
     choices = [rate for each in (own, others) if (rate := first_run(each).rate)]
     if len(choices) == 2:
         whole = all(choice.whole for choice in choices)
         for name, times in (("half the rate", 0.5), ("twice the rate", 2.0)):
-            sides[name] = _below(*(_loss_at_rate(choice, times, whole) for choice in choices))
+            sides[name] = _is_below(*(_loss_at_rate(choice, times, whole) for choice in choices))
 
-    def _ahead(without: int | None = None) -> bool:
+    def _is_ahead(without: int | None = None) -> bool:
         bleus = [
             statistics.mean(run.scores["bleu"].value for seed, run in each.items() if seed != without)
             for each in (own, others)
         ]
         return bleus[0] > bleus[1]
 
-    kept = {name: side == _ahead() for name, side in sides.items() if side is not None}
+    kept = {name: side == _is_ahead() for name, side in sides.items() if side is not None}
     seeds = [seed for seed in own if seed in others]
     if len(seeds) > 2:
-        kept[WITHOUT_A_SEED] = all(_ahead(seed) == _ahead() for seed in seeds)
+        kept[WITHOUT_A_SEED] = all(_is_ahead(seed) == _is_ahead() for seed in seeds)
     return kept
 
 
-def _below(own: float | None, other: float | None) -> bool | None:
+def _is_below(own: float | None, other: float | None) -> bool | None:
     return None if own is None or other is None else own < other
 
 

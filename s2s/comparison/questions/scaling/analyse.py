@@ -92,7 +92,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, ScalingRun]) -> Ana
         ],
         tables=[
             _gains_table(gains, checks),
-            _at_each_size(models),
+            _difference_table(models),
             gates_table("a model before it is compared", checks),
             _sizes(models),
             _rates(models),
@@ -143,7 +143,7 @@ def first(runs: Runs) -> list[ScalingRun]:
     return list({factor: run for (factor, _), run in reversed(runs.items())}.values())[::-1]
 
 
-def _at(runs: Runs, factor: float) -> list[ScalingRun]:
+def _runs_of_size(runs: Runs, factor: float) -> list[ScalingRun]:
     return [run for (of, _), run in runs.items() if of == factor]
 
 
@@ -171,7 +171,7 @@ def gates(runs: Runs, left: set[float], everywhere: set[float]) -> list[Gate]:
     at = f"at {outside.factor:g} times the size " if not rate.passed else "e.g. at the largest size "
     checks.append(replace(rate, sentence=at + rate.sentence))
     largest = max(factor for factor, _ in kept)
-    if used := [run.source_use for run in _at(kept, largest) if run.source_use]:
+    if used := [run.source_use for run in _runs_of_size(kept, largest) if run.source_use]:
         right, exchanged = (statistics.mean(getattr(each, key) for each in used) for key in ("right", "exchanged"))
         checks.append(uses_its_source(right, exchanged))
     if lacking := ", ".join(f"{factor:g}" for factor in sorted(everywhere - {factor for factor, _ in runs})):
@@ -236,8 +236,10 @@ def _losses(models: Models, name: str, key: str, horizontal: Axis) -> Figure:
     shown = []
     for model, runs in models.items():
         factors = sorted({factor for factor, _ in runs})
-        x = [statistics.mean(getattr(run, key) for run in _at(runs, factor)) for factor in factors]
-        shown.append(series(model, model, x, [mean([run.loss for run in _at(runs, f)]) for f in factors], False))
+        x = [statistics.mean(getattr(run, key) for run in _runs_of_size(runs, factor)) for factor in factors]
+        shown.append(
+            series(model, model, x, [mean([run.loss for run in _runs_of_size(runs, f)]) for f in factors], False)
+        )
     every = [run for runs in models.values() for run in runs.values()]
     span = [float(end([getattr(run, key) for run in every])) for end in (min, max)]
     baseline = statistics.mean(run.baseline for run in every)
@@ -256,13 +258,15 @@ def _gains_table(gains: Mapping[str, Difference], checks: dict[str, list[Gate]])
     return table("gains", "Loss that a doubling of the parameters takes off", columns, list(gains.items()))
 
 
-def _at_each_size(models: Models) -> Table:
+def _difference_table(models: Models) -> Table:
     """Table of the differences of two models at each size: ratios of losses."""
     names, rows = list(models), []
     for i, one in enumerate(names):
         for other in names[i + 1 :]:
             for factor in sorted({f for f, _ in models[one]} & {f for f, _ in models[other]}):
-                logs = [[float(np.log(run.loss)) for run in _at(models[each], factor)] for each in (one, other)]
+                logs = [
+                    [float(np.log(run.loss)) for run in _runs_of_size(models[each], factor)] for each in (one, other)
+                ]
                 rows.append((f"{other} / {one}", factor, welch(*logs)))
     after = iter(holm([found.p() for *_, found in rows if found]))
     tested = [(*row, next(after) if row[2] else None) for row in rows]

@@ -74,7 +74,7 @@ def measure(comparison: Comparison, trial: Trial) -> ScalingRun:
     best = best_trial(losses) or TuningTrial(candidate.learning_rate)
     ascending = sorted(losses.items(), key=lambda item: item[0].rate)
     return ScalingRun(
-        **vars(_train(comparison, _at(recipe, best.rate), trial.seed or 0)),
+        **vars(_train(comparison, _with_rate(recipe, best.rate), trial.seed or 0)),
         factor=factor,
         wanted=wanted,
         rate=best.rate,
@@ -140,7 +140,7 @@ def _search(
     while new := next_trials((), {each: loss_of(one) for each, one in made.items()}, 1, near):
         for each in new:
             trial = Trial(candidate.name, f"{part}-{each.part}")
-            tune = partial(_tune, _at(full if each.whole else short, each.rate))
+            tune = partial(_tune, _with_rate(full if each.whole else short, each.rate))
             # a failed one is not repeated: it would fail again
             made[each] = load_result(folder, trial) or run_cached(
                 folder, tune, trial, PRECISION_NAMES[comparison.device_context.precision]
@@ -148,7 +148,7 @@ def _search(
     return made
 
 
-def _at(recipe: Recipe[Any], rate: float) -> Recipe[Any]:
+def _with_rate(recipe: Recipe[Any], rate: float) -> Recipe[Any]:
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"learning_rate": rate})})
 
 

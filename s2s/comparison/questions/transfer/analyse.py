@@ -171,7 +171,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TransferRun | Untra
     others = {model: _untrained_verdict(model, run) for _, model, run in untrained}
     if not gains:
         return Analysis(list(others.values()), seeds=seeds)
-    checks = {(model, share): gates(gain) for model, share, gain in _each(gains)}
+    checks = {(model, share): gates(gain) for model, share, gain in _iterate_gains(gains)}
     return Analysis(
         findings=[_verdict(m, gains, checks) if m in gains else others.get(m) for m in comparison.models],
         figures=[
@@ -203,7 +203,7 @@ def _claim(comparison: Comparison, gains: Gains, checks: Mapping[tuple[str, int]
     )
 
 
-def _each(gains: Gains) -> Iterator[tuple[str, int, Gain]]:
+def _iterate_gains(gains: Gains) -> Iterator[tuple[str, int, Gain]]:
     return ((model, share, gain) for model, own in gains.items() for share, gain in own.items())
 
 
@@ -226,7 +226,7 @@ def _corrected(gains: Gains) -> Gains:
     """The gains with p-values, Holm-corrected together."""
     known = {
         (model, share, arm): over.p()
-        for model, share, gain in _each(gains)
+        for model, share, gain in _iterate_gains(gains)
         for arm, over in gain.over.items()
         if over is not None
     }
@@ -353,20 +353,22 @@ def _variations(own: Mapping[int, Gain], other: Mapping[int, Gain], share: int) 
     """Return whether the difference keeps its sign under other choices."""
     both = (own[share], other[share])
 
-    def _ahead(gains: tuple[Gain, Gain]) -> bool:
+    def _has_lower_loss(gains: tuple[Gain, Gain]) -> bool:
         return gains[0].loss() < gains[1].loss()
 
-    sign, kept = _ahead(both), {}
+    sign, kept = _has_lower_loss(both), {}
     for at in SHARES:
         if at != share and at in own and at in other:
-            kept[f"{at} % of the pairs"] = _ahead((own[at], other[at])) == sign
+            kept[f"{at} % of the pairs"] = _has_lower_loss((own[at], other[at])) == sign
     kept["BLEU"] = (both[0].bleu.value > both[1].bleu.value) == sign
     if all(len(run.arms["real"].curves) > 1 for gain in both for run in gain.runs.values()):
         one, two = (gain.loss(rate=f"{first_run(gain.runs).rate:g}") for gain in both)
         kept["the chosen rate alone"] = (one < two) == sign
     seeds = [seed for seed in both[0].runs if seed in both[1].runs]
     if len(seeds) > 2:
-        kept[WITHOUT_A_SEED] = all(_ahead((_without(both[0], seed), _without(both[1], seed))) == sign for seed in seeds)
+        kept[WITHOUT_A_SEED] = all(
+            _has_lower_loss((_without(both[0], seed), _without(both[1], seed))) == sign for seed in seeds
+        )
     return kept
 
 
@@ -383,7 +385,7 @@ def _arms_figure(gains: Gains, name: str, words: str, label: str, unit: str, val
             [mean([value(run.arms[arm]) for run in gain.runs.values()]) for arm in ARMS],
             intervals=len(gain.runs) > 2,
         )
-        for model, share, gain in _each(gains)
+        for model, share, gain in _iterate_gains(gains)
     ]
     caption = (
         "All arms have equal updates and tokens in all, and the best of equally many looks counts. Intervals (95 %): "
@@ -420,14 +422,14 @@ def _after_table(gains: Gains) -> Table:
             gain.bleu,
             worth(gains[model], share),
         )
-        for model, share, gain in _each(gains)
+        for model, share, gain in _iterate_gains(gains)
     )
     return table("after", "Loss and BLEU with few pairs, after learning the other direction", columns, rows)
 
 
 def _gains_table(gains: Gains) -> Table:
     rows = []
-    for model, share, gain in _each(gains):
+    for model, share, gain in _iterate_gains(gains):
         for control in _CONTROLS:
             arms = [(run.arms[control], run.arms["real"]) for run in gain.runs.values()]
             last = statistics.mean(other.curve[-1] - real.curve[-1] for other, real in arms)
@@ -462,7 +464,7 @@ def _arms_table(gains: Gains) -> Table:
     ]
     rows = [
         (model, share, seed, called, run.pairs, run.arms[arm])
-        for model, share, gain in _each(gains)
+        for model, share, gain in _iterate_gains(gains)
         for seed, run in gain.runs.items()
         for arm, called in ARMS.items()
     ]
