@@ -261,7 +261,7 @@ def predicate(models: Sequence[str], one: str, many: str) -> str:
     return f"{listed(models)} {one if len(models) == 1 else many}"
 
 
-def beside_rival(
+def compare_with_rival(
     pairs: Sequence[Pair],
     labels: Mapping[str, str],
     rival: str,
@@ -281,7 +281,7 @@ def beside_rival(
 
     Example:
         >>> tests = [Pair("rnn", "transformer", -1.0, 0.001), Pair("conv", "transformer", 1.0, 0.001)]
-        >>> beside_rival(tests, {}, "transformer", ("trains", "train"), ("faster", "slower"))
+        >>> compare_with_rival(tests, {}, "transformer", ("trains", "train"), ("faster", "slower"))
         'conv trains faster than transformer; rnn trains slower'
     """
     against = [pair for pair, _ in _find_exceptions(pairs)]
@@ -312,11 +312,11 @@ def beside_rival(
     return "; ".join(clauses)
 
 
-def of_each(texts: Mapping[str, str]) -> str:
+def describe_each(texts: Mapping[str, str]) -> str:
     """Join texts with the names of their models; models with equal texts are named together.
 
     Example:
-        >>> of_each({"rnn": "48", "conv": "0", "transformer": "0"})
+        >>> describe_each({"rnn": "48", "conv": "0", "transformer": "0"})
         '48 (rnn) and 0 (conv, transformer)'
     """
     models: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Shaped
 from scipy.linalg import block_diag
 
 from s2s.comparison.reporting import first_run
-from s2s.comparison.translation import corpus_score, counts_of, greedy, joined_texts, some_pairs
+from s2s.comparison.translation import corpus_score, counts_of, first_pairs, greedy, joined_texts
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words
 from s2s.evaluation.inference import draws
 from s2s.evaluation.metrics import metrics, scores_of
@@ -76,7 +76,7 @@ def translate_joined(
         texts: Least number of texts of each number of sentences.
         words: Largest mean length of the longest texts.
     """
-    sources, references = some_pairs(data, len(data.corpus.test or data.corpus.validation))
+    sources, references = first_pairs(data, len(data.corpus.test or data.corpus.validation))
     unspaced = is_unspaced(sources)
     separators = sentence_separator(sources), sentence_separator(references)
     mean = float(np.mean([len(split_words(source, unspaced)) for source in sources]))

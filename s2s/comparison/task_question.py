@@ -13,7 +13,7 @@ from itertools import combinations, takewhile
 import torch
 from pydantic import TypeAdapter
 
-from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, of_each, traits_of
+from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, describe_each, traits_of
 from s2s.comparison.executor import run_cached
 from s2s.comparison.matching import non_width_settings, settings_of
 from s2s.comparison.paired_tests import listed
@@ -453,10 +453,10 @@ class TaskClaim:
                 f" {found.pair.ahead} and {found.pair.behind} cannot be told apart (p = {found.pair.p or 1:.2g})."
             )
         if rest := [model for model in of_all if model not in (*ahead, *behind)]:
-            sentence += f" The others: {of_each({model: self._number(of_all[model]) for model in rest})}."
+            sentence += f" The others: {describe_each({model: self._number(of_all[model]) for model in rest})}."
         if longer and plan.longer:
             numbers = {model: self._number(own) + ("†" if own.still_learns else "") for model, own in longer.items()}
-            sentence += f" Within {plan.longer:,} updates: {of_each(numbers)}."
+            sentence += f" Within {plan.longer:,} updates: {describe_each(numbers)}."
         closed = [model for model in (*ahead, *behind) if not of_all[model].rate_settled]
         if closed:
             sentence += f" The rate of {listed(closed)} lies at an end of what was tried."

@@ -129,12 +129,12 @@ def validation_loss(trainer: Trainer[Any, Any], recipe: ComparedRecipe) -> float
 
 
 def trained(comparison: Comparison, model: str, seed: int | None) -> Path:
-    """Return the folder of a candidate's finished run; see `whole_run`."""
+    """Return the folder of a candidate's finished run; see `finish_run`."""
     seed = seed or 0
-    return whole_run(comparison, f"{file_name(model)}-seed{seed}", comparison.candidate(model).recipe, seed)
+    return finish_run(comparison, f"{file_name(model)}-seed{seed}", comparison.candidate(model).recipe, seed)
 
 
-def whole_run(comparison: Comparison, name: str, recipe: ComparedRecipe, seed: int) -> Path:
+def finish_run(comparison: Comparison, name: str, recipe: ComparedRecipe, seed: int) -> Path:
     """Return the folder of a finished run, training or resuming it first if needed.
 
     Args:

@@ -206,7 +206,7 @@ def has_cross_attention(model: Seq2Seq) -> bool:
         return model.decoder.attention_weights(memory, token).shape[1] > 0
 
 
-def some_pairs(data: PreparedTranslation, count: int) -> tuple[list[str], list[str]]:
+def first_pairs(data: PreparedTranslation, count: int) -> tuple[list[str], list[str]]:
     """Return the first sources and references of the test set, or of the validation set if there is no test set."""
     pairs = data.corpus.validation if data.corpus.test is None else data.corpus.test
     pairs = pairs.select(range(min(count, len(pairs))))

@@ -17,12 +17,12 @@ from s2s.comparison.matching import match_parameters, non_width_settings
 from s2s.comparison.results import CandidateSummary
 from s2s.comparison.runs import learning_curve, shortened, stopwatch
 from s2s.comparison.spec import Analysis, Candidate, ComparedRecipe, Comparison, Experiment, R, Scale, Trial
-from s2s.comparison.tasks import model_spec, trainer_of, validation_loss, whole_run
+from s2s.comparison.tasks import finish_run, model_spec, trainer_of, validation_loss
 from s2s.comparison.tuning_search import (
     TuningTrial,
     at_depth,
     best_trial,
-    beyond_usual,
+    deeper_than_usual,
     from_the_middle,
     grid,
     inside,
@@ -185,7 +185,7 @@ def foreseen(comparison: Comparison) -> list[Trial]:
 def _losses(comparison: Comparison, candidate: Candidate) -> dict[TuningTrial, float | None]:
     """Return the losses of a candidate's stored trials."""
     folder = comparison.results_folder(TUNING.name)
-    depths = [*candidate.depths, *beyond_usual(candidate.depths)] or [None]
+    depths = [*candidate.depths, *deeper_than_usual(candidate.depths)] or [None]
     trials = [TuningTrial(rate, layers, whole) for whole in (False, True) for layers in depths for rate in grid()]
     stored = {trial: load_result(folder, Trial(candidate.name, trial.part)) for trial in trials}
     return {trial: loss_of(result) for trial, result in stored.items() if result}
@@ -196,7 +196,7 @@ def _measure(comparison: Comparison, cell: Trial) -> TuningMeasurement:
     candidate = comparison.candidate(cell.model)
     recipe = recipe_at(candidate.recipe, trial, candidate.own)
     if trial.whole:
-        folder = whole_run(comparison, f"{file_name(cell.model)}-{cell.part}", recipe, TRIAL_SEED)
+        folder = finish_run(comparison, f"{file_name(cell.model)}-{cell.part}", recipe, TRIAL_SEED)
         curve = learning_curve(folder, comparison.device_context)
         slope = slope_per_doubling(curve.tokens, curve.losses)
         return TuningMeasurement(curve.losses[-1], curve.seconds[-1], recipe.training.updates, slope)
@@ -302,7 +302,7 @@ def summarize(candidate: Candidate, tried: Tried) -> CandidateSummary:
     """Summarize a tuned candidate for the report."""
     losses, best = tried.losses, best_trial(tried.losses)
     layers = best.layers if best else next(iter(candidate.depths), None)
-    deeper = [depth for depth in beyond_usual(candidate.depths) if short_ones(losses, depth)]
+    deeper = [depth for depth in deeper_than_usual(candidate.depths) if short_ones(losses, depth)]
     lowest = {
         str(depth): min((loss for loss in short_ones(losses, depth).values() if loss is not None), default=None)
         for depth in [*candidate.depths, *deeper]

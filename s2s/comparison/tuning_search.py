@@ -93,7 +93,7 @@ def _usual(depths: Sequence[int], losses: Losses, rates: Sequence[float]) -> lis
 
 
 def _deeper_shortly(depths: Sequence[int], losses: Losses) -> list[TuningTrial]:
-    for layers in beyond_usual(depths):
+    for layers in deeper_than_usual(depths):
         if new := _short_trials(layers, losses, _near(_best_rate(short_ones(losses, layers // 2)))):
             return new
         if any(
@@ -130,7 +130,7 @@ def _worth(depths: Sequence[int], losses: Losses) -> list[int | None]:
 def _deeper_than_best(depths: Sequence[int], losses: Losses) -> list[TuningTrial]:
     best = best_trial(losses)
     layers = 2 * best.layers if best and best.whole and best.layers else 0
-    if best is None or layers not in beyond_usual(depths):
+    if best is None or layers not in deeper_than_usual(depths):
         return []
     if new := _short_trials(layers, losses, _near(_best_rate(short_ones(losses, best.layers)))):
         return new
@@ -140,7 +140,7 @@ def _deeper_than_best(depths: Sequence[int], losses: Losses) -> list[TuningTrial
 
 
 def _tried(depths: Sequence[int], losses: Losses) -> list[int | None]:
-    return [*depths, *(layers for layers in beyond_usual(depths) if short_ones(losses, layers))] or [None]
+    return [*depths, *(layers for layers in deeper_than_usual(depths) if short_ones(losses, layers))] or [None]
 
 
 def _is_behind(layers: int | None, depths: Sequence[int | None], losses: Losses) -> bool:
@@ -153,7 +153,7 @@ def _least(tried: Mapping[float, float | None]) -> float:
     return min(map(_order, tried.values()), default=math.inf)
 
 
-def beyond_usual(depths: Sequence[int]) -> list[int]:
+def deeper_than_usual(depths: Sequence[int]) -> list[int]:
     """Return the numbers of layers that may be tried beyond the usual ones, ascending."""
     found = []
     while depths and 2 * max([*depths, *found]) <= DEEPEST:

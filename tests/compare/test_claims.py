@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from s2s.comparison.claims import Pair, beside_rival, claim_numbers, decide, traits
+from s2s.comparison.claims import Pair, claim_numbers, compare_with_rival, decide, traits
 from s2s.comparison.matching import settings_of
 from s2s.comparison.plans import CLAIMS, ROWS
 from s2s.comparison.results import read_result
@@ -137,5 +137,5 @@ def test_number_of_a_model_that_fails_a_check_has_the_reason(names: list[str], n
 
 def test_models_beside_a_rival_are_named_after_one_correction_for_both_directions():
     pairs = [Pair("a", "t", 1.0, 0.04), Pair("b", "t", -1.0, 0.04), Pair("c", "t", -1.0, 0.001)]
-    sentence = beside_rival(pairs, {}, "t", ("trains", "train"), ("faster", "slower"))
+    sentence = compare_with_rival(pairs, {}, "t", ("trains", "train"), ("faster", "slower"))
     assert sentence == "c trains slower than t; a and b are not told apart from t"

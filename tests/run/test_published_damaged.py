@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from s2s.errors import UserError
 from s2s.run.inference import load
-from s2s.run.published import as_run
+from s2s.run.published import convert_to_run
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "runs", ".", "##s"]
 WIDTH = 8
@@ -76,7 +76,7 @@ def test_published_files_that_changed_are_read_again(bert):
 
 
 def test_published_copy_that_was_damaged_is_rebuilt_and_reported(bert, capsys):
-    place = as_run(bert)
+    place = convert_to_run(bert)
     kept = (place / "model.safetensors").read_bytes()
     (place / "model.safetensors").write_bytes(kept[:-4] + b"abcd")
     load(bert)

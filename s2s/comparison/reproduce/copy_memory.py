@@ -17,7 +17,7 @@ from s2s.comparison.reproduce.training import (
     TextClassifier,
     curves_figure,
     encoder_of,
-    over_places,
+    target_cross_entropy,
     train,
 )
 from s2s.comparison.reproduced import Band
@@ -130,7 +130,7 @@ class CopyMemory(Reproduction[LossCurve]):
         else:
             encoder, width = encoder_of(trial.model, _SYMBOLS + 2, seed, {"width": self.width})
             model = TextClassifier(encoder, width, _SYMBOLS + 1)
-        return train(model, partial(self.draw, blanks), over_places, budget, seed)
+        return train(model, partial(self.draw, blanks), target_cross_entropy, budget, seed)
 
     def draw(self, blanks: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw texts and their targets: 0 is blank, 9 the delimiter."""

@@ -15,7 +15,7 @@ from s2s.comparison.reproduce.training import (
     accuracy,
     accuracy_figure,
     heldout_generator,
-    over_places,
+    target_cross_entropy,
     train,
 )
 from s2s.comparison.reproduced import Band
@@ -101,7 +101,7 @@ class Copying(Reproduction[AccuracyByLength]):
         size = self._task.vocabulary_size
         torch.manual_seed(derive_seed(seed))
         model = Copier(module_of(trial.model).build(settings_of(trial.model, _OPTIONS | sizes), size, size))
-        curve = train(model, self.draw, over_places, self.budget, seed)
+        curve = train(model, self.draw, target_cross_entropy, self.budget, seed)
         right = {n: accuracy(model, self.strings(self.texts, n, heldout_generator(seed))) for n in self.tested}
         return AccuracyByLength(curve, right)
 

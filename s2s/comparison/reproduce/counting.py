@@ -14,7 +14,7 @@ from s2s.comparison.reproduce.training import (
     LossCurve,
     TextClassifier,
     encoder_of,
-    over_places,
+    target_cross_entropy,
     train,
 )
 from s2s.comparison.reproduced import Band
@@ -93,7 +93,7 @@ class Counting(Reproduction[Reach]):
         seed = trial.seed or 0
         encoder, width = encoder_of(trial.model, 3, seed, {"width": self.width})
         model = TextClassifier(encoder, width, 2)
-        curve = train(model, self.draw, over_places, self.budget, seed, enough=5e-4)
+        curve = train(model, self.draw, target_cross_entropy, self.budget, seed, enough=5e-4)
         right = [is_right(model, n) for n in range(1, self.tried + 1)]
         reach = right.index(False) if False in right else self.tried
         return Reach(curve, reach / self.longest, sum(right[: self.longest]) / self.longest)

@@ -17,8 +17,8 @@ from s2s.comparison.reproduce.training import (
     LossCurve,
     TextClassifier,
     curves_figure,
+    draw_first_and_noise,
     encoder_of,
-    first_and_noise,
     train,
 )
 from s2s.comparison.reproduced import Band
@@ -91,7 +91,7 @@ class ForgetBias(Reproduction[Factors | Solving]):
 
     def draw(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw texts of a key and noise, and the keys."""
-        return first_and_noise(self.keys, _NOISE, (self.rows, self.noise), generator)
+        return draw_first_and_noise(self.keys, _NOISE, (self.rows, self.noise), generator)
 
     def numbers(self, measured: Mapping[Trial, Factors | Solving]) -> Numbers:
         factors = {trial: run.factors for trial, run in measured.items() if isinstance(run, Factors)}

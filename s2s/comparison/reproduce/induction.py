@@ -14,7 +14,7 @@ from s2s.comparison.reproduce.training import (
     accuracy,
     accuracy_figure,
     heldout_generator,
-    over_places,
+    target_cross_entropy,
     train,
 )
 from s2s.comparison.reproduced import Band
@@ -69,7 +69,7 @@ class Induction(Reproduction[AccuracyByLength]):
         """Train a model and test it at every length."""
         seed, layers = trial.seed or 0, int(trial.part.removeprefix("layers-"))
         model = NextToken(FIRST + self.symbols, seed, _OPTIONS | {"decoder_layers": layers})
-        curve = train(model, self.draw, over_places, self.budget, seed)
+        curve = train(model, self.draw, target_cross_entropy, self.budget, seed)
         right = {n: accuracy(model, self.repeated(self.texts, n, heldout_generator(seed))) for n in self.tested}
         return AccuracyByLength(curve, right)
 

@@ -31,8 +31,8 @@ from s2s.comparison.reproduce.training import (
     Budget,
     TextClassifier,
     accuracy,
+    draw_first_and_noise,
     encoder_of,
-    first_and_noise,
     heldout_generator,
     train,
 )
@@ -171,10 +171,10 @@ class Law(Reproduction[Reach]):
     def _learn(self, point: Point, distance: int, seed: int) -> float:
         """Train a network at one distance, and return its accuracy there."""
         model = TextClassifier(*self._encoder(point, seed), self.keys, over="last")
-        draw = partial(first_and_noise, self.keys, _NOISE, (self.rows, distance))
+        draw = partial(draw_first_and_noise, self.keys, _NOISE, (self.rows, distance))
         train(model, draw, functional.cross_entropy, self.budget, seed, enough=_ENOUGH)
         generator = heldout_generator(seed)
-        return accuracy(model, first_and_noise(self.keys, _NOISE, (_TESTED, distance), generator)) / 100
+        return accuracy(model, draw_first_and_noise(self.keys, _NOISE, (_TESTED, distance), generator)) / 100
 
     def _encoder(self, point: Point, seed: int) -> tuple[Encoder, int]:
         """Build the encoder of an initialisation, always the same; return it with its width."""

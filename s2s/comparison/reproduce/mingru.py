@@ -19,7 +19,7 @@ from s2s.comparison.reproduce.training import (
     curves_figure,
     encoder_of,
     heldout_generator,
-    over_places,
+    target_cross_entropy,
     train,
 )
 from s2s.comparison.reproduced import Band
@@ -98,7 +98,7 @@ class MinGru(Reproduction[Copied | Chains]):
             return Chains([self._depth(trial.model, length, seed) for length in self.chains])
         options = {"width": self.width, "encoder_layers": int(trial.part.removeprefix("layers-"))}
         model = TextClassifier(*encoder_of("mingru", self.symbols + 2, seed, options), self.symbols)
-        curve = train(model, self.draw, over_places, self.budget, seed)
+        curve = train(model, self.draw, target_cross_entropy, self.budget, seed)
         return Copied(curve, accuracy(model, self._texts(self.texts, heldout_generator(seed))))
 
     def draw(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from s2s.comparison.reproduce.training import (
     accuracy,
     encoder_of,
     heldout_generator,
-    over_places,
+    target_cross_entropy,
     train,
 )
 from s2s.comparison.reproduced import Band
@@ -77,7 +77,7 @@ class Mqar(Reproduction[Recalled]):
         options = {"width": width, "feedforward": 2 * width, "encoder_layers": 2}
         vocabulary_size = self.keys * self.values + self.keys
         model = TextClassifier(*encoder_of(trial.model, vocabulary_size, seed, options), self.values)
-        curve = train(model, self.draw, over_places, self.budget, seed, enough=0.02)
+        curve = train(model, self.draw, target_cross_entropy, self.budget, seed, enough=0.02)
         test = self._texts(_TESTED, heldout_generator(seed))
         return Recalled(curve, accuracy(model, test), width)
 

@@ -15,7 +15,7 @@ from s2s.comparison.reproduce.training import (
     accuracy,
     accuracy_figure,
     heldout_generator,
-    over_places,
+    target_cross_entropy,
     train,
 )
 from s2s.comparison.reproduced import Band
@@ -102,7 +102,7 @@ class PositionsLength(Reproduction[AccuracyByLength]):
         """Train a model with one kind of positions and test it at every length."""
         seed = trial.seed or 0
         model = NextToken(FIRST + 1 + self.symbols, seed, _OPTIONS | {"decoder_positions": trial.part})
-        curve = train(model, self.draw, over_places, self.budget, seed)
+        curve = train(model, self.draw, target_cross_entropy, self.budget, seed)
         right = {n: accuracy(model, self.strings(self.texts, n, heldout_generator(seed))) for n in self.tested}
         return AccuracyByLength(curve, right)
 

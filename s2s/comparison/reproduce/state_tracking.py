@@ -15,7 +15,7 @@ from s2s.comparison.reproduce.training import (
     accuracy_figure,
     encoder_of,
     heldout_generator,
-    over_places,
+    target_cross_entropy,
     train,
 )
 from s2s.comparison.reproduced import Band
@@ -84,7 +84,7 @@ class StateTracking(Reproduction[AccuracyByLength]):
             batch = task.draw(int(torch.randint(1, self.longest + 1, (), generator=generator)), self.rows, generator)
             return batch.source, batch.wanted
 
-        curve = train(model, _draw, over_places, self.budget, seed)
+        curve = train(model, _draw, target_cross_entropy, self.budget, seed)
         return AccuracyByLength(curve, {n: accuracy(model, self.test(task, n, seed)) for n in self.tested})
 
     def test(self, task: Automaton, length: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -34,7 +34,7 @@ Draw = Callable[[torch.Generator], tuple[Tensor, Tensor]]
 """Draws the inputs and targets of a batch."""
 
 
-def over_places(logits: Float[Tensor, "batch steps outputs"], targets: Int[Tensor, "batch steps"]) -> Tensor:
+def target_cross_entropy(logits: Float[Tensor, "batch steps outputs"], targets: Int[Tensor, "batch steps"]) -> Tensor:
     """Return the cross-entropy over the positions with a target, in nats per position."""
     return functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=NO_LABEL)
 
@@ -47,7 +47,9 @@ def accuracy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> float:
     return 100 * float((model(source).argmax(dim=-1) == targets)[asked].float().mean())
 
 
-def first_and_noise(keys: int, kinds: int, shape: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def draw_first_and_noise(
+    keys: int, kinds: int, shape: tuple[int, int], generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Draw texts that begin with a key, followed by noise tokens, and return them with the keys.
 
     Args:

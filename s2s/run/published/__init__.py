@@ -39,7 +39,7 @@ def local_run(path: str) -> Path:
     """
     folder = _download(path) if path.startswith(HUB) else Path(path)
     is_run = (folder / "recipe.yaml").exists() or not (folder / CONFIG).is_file()
-    return folder if is_run else as_run(folder)
+    return folder if is_run else convert_to_run(folder)
 
 
 def _download(path: str) -> Path:
@@ -57,7 +57,7 @@ def _download(path: str) -> Path:
         raise UserError(what, path, "check the name, the network and HF_TOKEN, or name a folder with a copy") from None
 
 
-def as_run(folder: Path) -> Path:
+def convert_to_run(folder: Path) -> Path:
     """Convert published weights to a checkpoint, and cache it.
 
     The cache key is a digest of all files read. A cached copy that has changed is created again.

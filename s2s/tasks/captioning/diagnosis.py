@@ -100,7 +100,7 @@ def _split(name: str, part: Captioned, source: CaptionSource, normalization: str
     return Split(rows, advice)
 
 
-def insides(run: CaptionRun, focus: InspectionRequest) -> Inspection:
+def inspect_inputs(run: CaptionRun, focus: InspectionRequest) -> Inspection:
     """Inspect one image or two, with generated captions (`s2s inspect`)."""
     if focus.inputs:
         pixels, names = read_all([Path(name) for name in focus.inputs], run.recipe.data), list(focus.inputs)

@@ -183,9 +183,9 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
         return evaluate_images(run, part, scoring, progress_bar)
 
     def inspect(self, run: CaptionRun, focus: "InspectionRequest") -> "Inspection":
-        from s2s.tasks.captioning.diagnosis import insides
+        from s2s.tasks.captioning.diagnosis import inspect_inputs
 
-        return insides(run, focus)
+        return inspect_inputs(run, focus)
 
 
 TASK = CaptioningTask()

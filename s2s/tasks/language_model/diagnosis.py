@@ -112,7 +112,7 @@ class CausalReader(Encoder):
         return torch.stack([weights_of(lookup) for lookup in found])[None]
 
 
-def insides(run: LanguageRun, focus: InspectionRequest) -> Inspection:
+def inspect_inputs(run: LanguageRun, focus: InspectionRequest) -> Inspection:
     """Inspect one text or two, and the predicted next token (`s2s inspect`)."""
     texts = focus.inputs or (str(focus.example["text"][0]),)
     reader = CausalReader(run.model.decoder).eval()

@@ -171,9 +171,9 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
         return symptoms(run, part, rows, progress_bar)
 
     def inspect(self, run: LanguageRun, focus: "InspectionRequest") -> "Inspection":
-        from s2s.tasks.language_model.diagnosis import insides
+        from s2s.tasks.language_model.diagnosis import inspect_inputs
 
-        return insides(run, focus)
+        return inspect_inputs(run, focus)
 
 
 def _check_positions(longest: int | None, recipe: LanguageRecipe) -> None:

@@ -38,7 +38,7 @@ _BEST = 4
 MaskedRun = LoadedModel[MaskedRecipe, MaskedLM]
 
 
-def insides(run: MaskedRun, focus: InspectionRequest) -> Inspection:
+def inspect_inputs(run: MaskedRun, focus: InspectionRequest) -> Inspection:
     """Inspect one text or two (`s2s inspect`).
 
     A blank `___` is masked; in a single text without a blank, the inspected word is masked. In two texts without

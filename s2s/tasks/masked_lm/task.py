@@ -223,9 +223,9 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
         return MaskedScores(str(run.path), run.checkpoint.name, scoring.split, *found)
 
     def inspect(self, run: MaskedRun, focus: "InspectionRequest") -> "Inspection":
-        from s2s.tasks.masked_lm.diagnosis import insides
+        from s2s.tasks.masked_lm.diagnosis import inspect_inputs
 
-        return insides(run, focus)
+        return inspect_inputs(run, focus)
 
 
 TASK = MaskedLMTask()

@@ -140,7 +140,7 @@ def _report_mixture(
 MixtureRun = LoadedModel[TextToTextRecipe, Seq2Seq]
 
 
-def insides(run: MixtureRun, focus: InspectionRequest) -> Inspection:
+def inspect_inputs(run: MixtureRun, focus: InspectionRequest) -> Inspection:
     """Inspect one text or two, with the task's prefix; without a text, an example of the task, or of the first one."""
     corpora, name = run.recipe.data.corpora, focus.task
     there = [] if focus.inputs else [each for each in focus.part.parts if corpora[each].objective == "pairs"]

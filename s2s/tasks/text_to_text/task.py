@@ -198,9 +198,9 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
         return symptoms(run, part, rows, progress_bar)
 
     def inspect(self, run: MixtureRun, focus: "InspectionRequest") -> "Inspection":
-        from s2s.tasks.text_to_text.diagnosis import insides
+        from s2s.tasks.text_to_text.diagnosis import inspect_inputs
 
-        return insides(run, focus)
+        return inspect_inputs(run, focus)
 
     def _loss_of(self, run: MixtureRun, tokens: Mapping[str, TokenizedPairSource]) -> float:
         """Return the cross-entropy without label smoothing, in nats per target token."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from s2s.comparison.claims import Pair, Traits, beside_rival, claim_numbers, decide, of_each
+from s2s.comparison.claims import Pair, Traits, claim_numbers, compare_with_rival, decide, describe_each
 from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
 from s2s.evaluation.differences import paired
@@ -60,8 +60,8 @@ def translates_longer(
     beyond = ""
     if NEAR in shares:
         kept = {model: f"{mean(shares[NEAR][model]).value:.0f} %" for model in attention}
-        beyond = f" On {NEAR}: {of_each(kept)}."
-    found = beside_rival(pairs, labels, f"{100 - margin:g} % of the BLEU", ("keeps", "keep"), ("more", "less"))
+        beyond = f" On {NEAR}: {describe_each(kept)}."
+    found = compare_with_rival(pairs, labels, f"{100 - margin:g} % of the BLEU", ("keeps", "keep"), ("more", "less"))
     return Claim(
         name="any-length",
         measured=f"BLEU kept on texts longer than the {learned} words trained on, mean over numbers of sentences",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from s2s.comparison.claims import Decision, Traits, beside_rival, claim_numbers, decide, speed_pair
+from s2s.comparison.claims import Decision, Traits, claim_numbers, compare_with_rival, decide, speed_pair
 from s2s.comparison.report.numbers import number
 from s2s.comparison.results import Claim
 from s2s.comparison.speed_benchmark import TYPICAL, SpeedBenchmark
@@ -34,7 +34,7 @@ def writes_cheaply(
     decision = _decide(benchmarks[deciding])
     shown = {model: f"{model} ({number(cost.value, 3)} ms)" for model, cost in costs.items()}
     clauses = [
-        beside_rival(
+        compare_with_rival(
             [speed_pair(benchmarks[deciding], model, rival) for model in costs if model not in transformers],
             shown,
             shown[rival],

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, decide, of_each, predicate
+from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, decide, describe_each, predicate
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.questions.gradients.decay import Decays
 from s2s.comparison.report.numbers import brief
@@ -71,7 +71,9 @@ def _describe_remaining_gradient(decays: Mapping[str, Initialisations]) -> str:
     }
     if not left:
         return "No recurrent network has a factor per step."
-    sentence = f"At the usual initialisation, before training, these factors leave {of_each(left)} of a gradient after "
+    sentence = (
+        f"At the usual initialisation, before training, these factors leave {describe_each(left)} of a gradient after "
+    )
     sentence += f"{_STEPS} steps"
     if rest := [model for model in decays if model not in left]:
         sentence += f"; {predicate(rest, 'has', 'have')} no factor per step"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from s2s.comparison.claims import Pair, claim_numbers, decide, of_each
+from s2s.comparison.claims import Pair, claim_numbers, decide, describe_each
 from s2s.comparison.paired_tests import percent
 from s2s.comparison.questions.length_generalization.plan import PositionsPlan
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, series, table, verdict
@@ -109,7 +109,7 @@ def _claim(
     sentence = (
         f"With {kind} positions, {model} has {longest(own).value:.0f} % of the symbols right at {size} {unit}, and "
         f"{trained(own).value:.0f} % at {own.first.trained}{learns}{decision.because}. Other positions, at {size}: "
-        f"{of_each(others)}."
+        f"{describe_each(others)}."
     )
     stable = {}
     for other in others:
@@ -126,7 +126,7 @@ def _claim(
         if decision.verdict != "undecided" and not pair.reason:
             stable[updates] = decide([pair]).verdict == decision.verdict
         late = {other: f"{longest(each).value:.0f} %{_mark(each)}" for other, each in longer.items()}
-        sentence += f" Within {updates}: {of_each(late)}."
+        sentence += f" Within {updates}: {describe_each(late)}."
     return Claim(
         name="generalizes",
         measured=f"right symbols of copies of {size} {unit}, trained up to {own.first.trained} (other positions)",

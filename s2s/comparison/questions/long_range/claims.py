@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, of_each, predicate
+from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, describe_each, predicate
 from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
 from s2s.evaluation.gates import Gate, failed
@@ -48,7 +48,7 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
     decision, trained = _decide_forgets(reaches, recurrent), reaches.trained
     sentence = f"Trained on up to {trained} symbols, {_describe_recall(reaches, recurrent)}{decision.because}."
     right = {model: f"{reaches.right[model].value:.0f} %" for model in reaches.distances}
-    sentence += f" Right over {brief(reaches.longest)} others: {of_each(right)}."
+    sentence += f" Right over {brief(reaches.longest)} others: {describe_each(right)}."
     elsewhere = {name: (own, _recurrent(traits, own.distances)) for name, own in variations.items()}
     elsewhere[_SCANS] = reaches, _recurrent(traits, reaches.distances, scans=True)
     return Claim(
@@ -92,7 +92,7 @@ def _describe_recall(reaches: Reaches, models: Sequence[str]) -> str:
             "in every recurrent model without attention that learned the recall of the first falls half way to chance "
             f"over {fewest}{rest}"
         )
-    return f"the recall of a first symbol falls half way to chance over {of_each(shown)}{rest}"
+    return f"the recall of a first symbol falls half way to chance over {describe_each(shown)}{rest}"
 
 
 def _recurrent(traits: Mapping[str, Traits], measured: Mapping[str, object], scans: bool = False) -> list[str]:
@@ -157,10 +157,12 @@ def learns_late(
     shown = {
         model: "more than " * (model in times.never) + brief(median.value) for model, median in times.medians.items()
     }
-    sentence = f"A symbol {trained} places ago is recalled after {of_each({m: shown[m] for m in recurrent})} updates, "
-    sentence += f"with attention after {of_each({m: shown[m] for m in attention})}"
+    sentence = (
+        f"A symbol {trained} places ago is recalled after {describe_each({m: shown[m] for m in recurrent})} updates, "
+    )
+    sentence += f"with attention after {describe_each({m: shown[m] for m in attention})}"
     if exceptions := [model for model in scans if model not in recurrent]:
-        sentence += f", with a scan after {of_each({m: shown[m] for m in exceptions})}"
+        sentence += f", with a scan after {describe_each({m: shown[m] for m in exceptions})}"
     elsewhere = {
         name: (own, recurrent) for name, own in variations.items() if {*recurrent, *attention} <= {*own.medians}
     }

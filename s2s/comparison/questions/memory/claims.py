@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, decide, of_each
+from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, decide, describe_each
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
@@ -102,7 +102,7 @@ def cache_grows(traits: Mapping[str, Traits], states: Mapping[str, Mapping[int, 
         measured="memory that one more written token takes",
         unit="bytes",
         verdict=decision.verdict,
-        sentence=f"Each written token adds {of_each(shown)}.",
+        sentence=f"Each written token adds {describe_each(shown)}.",
         numbers=claim_numbers({model: added.get(model) for model in traits}, "low"),
         figure="decoding-state",
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from s2s.comparison.claims import Answer, Pair, Traits, beside_rival, claim_numbers, decide, predicate, speed_pair
+from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, compare_with_rival, decide, predicate, speed_pair
 from s2s.comparison.results import Claim
 from s2s.comparison.speed_benchmark import TYPICAL, SpeedBenchmark
 from s2s.evaluation.gates import Gate
@@ -106,7 +106,7 @@ def trains_faster(
     decision = decide([_checked(pair) for pair in _pairs(benchmark)])
     speeds = {model: benchmark.speed(model) for model in benchmark.speeds}
     clauses = [
-        beside_rival(
+        compare_with_rival(
             [_checked(speed_pair(benchmark, model, rival)) for model in speeds if model not in transformers],
             {},
             rival,

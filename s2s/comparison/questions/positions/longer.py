@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from s2s.comparison.claims import Pair, Traits, claim_numbers, decide, of_each
+from s2s.comparison.claims import Pair, Traits, claim_numbers, decide, describe_each
 from s2s.comparison.longer_texts import Kinds, TextScores, longer_kinds, retained_bleu, split_by_length
 from s2s.comparison.reporting import Column, Interval, axis, figure, series, table
 from s2s.comparison.results import Claim, Figure, Table
@@ -188,7 +188,7 @@ def reaches_farther(
         f"ones{decision.because}."
     )
     if shares:
-        sentence += f" Other positions: {of_each(shares)}."
+        sentence += f" Other positions: {describe_each(shares)}."
     others = {own.positions: f"{own.share.value:.0f} %", **shares}
     return Claim(
         name="reaches-farther",

@@ -28,11 +28,11 @@ from s2s.comparison.tasks import trained
 from s2s.comparison.translation import (
     chosen_pairs,
     counts_of,
+    first_pairs,
     greedy,
     joined_texts,
     resized,
     sizes_of,
-    some_pairs,
     train_briefly,
 )
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words
@@ -121,7 +121,7 @@ def measure(comparison: Comparison, trial: Trial) -> TrainedPositions | OtherPos
         # the last checkpoint, not the best one, as in the trainings with other encodings
         folder = trained(comparison, trial.model, trial.seed)
         model = load(folder, "last").narrow(Recipe, Seq2Seq).model
-        sources, references = some_pairs(data, sizes.sentences)
+        sources, references = first_pairs(data, sizes.sentences)
         mixed = shuffle_all(sources)
         natural, other = (greedy(model, data, recipe, texts) for texts in (sources, mixed))
         lowercase = data.target_tokenizer.writes_lowercase

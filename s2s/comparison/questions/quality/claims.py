@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from s2s.comparison.claims import Traits, claim_numbers, decide, of_each, tested_pair
+from s2s.comparison.claims import Traits, claim_numbers, decide, describe_each, tested_pair
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.report.numbers import number
 from s2s.comparison.results import Claim
@@ -37,9 +37,8 @@ def translates_best(
     tested = [tested_pair(a, b, pairs, assess_pair(a, b, pairs, gates)) for a in transformers for b in others]
     decision = decide(tested)
     shown = {model: number(score.value) for model, score in scores.items()}
-    sentence = (
-        f"BLEU is {of_each({m: shown[m] for m in transformers})} against {of_each({m: shown[m] for m in others})}"
-    )
+    sentence = f"BLEU is {describe_each({m: shown[m] for m in transformers})}"
+    sentence += f" against {describe_each({m: shown[m] for m in others})}"
     if decision.pair and decision.pair.equal:
         sentence += f"; {decision.pair.behind} and {decision.pair.ahead} are equal within {TIE:g} BLEU"
         others = [(each.ahead, each.behind) for each in tested if not each.equal]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from s2s.comparison.claims import Traits, claim_numbers, decide, of_each, tested_pair
+from s2s.comparison.claims import Traits, claim_numbers, decide, describe_each, tested_pair
 from s2s.comparison.results import Claim
 from s2s.evaluation.differences import Pairwise
 from s2s.evaluation.gates import Gate, assess_pair
@@ -43,8 +43,8 @@ def gains_more(
         measured="loss that a doubling of the parameters without embeddings takes off",
         unit="%",
         verdict=decision.verdict,
-        sentence=f"A doubling takes off {of_each({m: shown[m] for m in transformers})}, and "
-        f"{of_each({m: shown[m] for m in others})}{decision.because}.",
+        sentence=f"A doubling takes off {describe_each({m: shown[m] for m in transformers})}, and "
+        f"{describe_each({m: shown[m] for m in others})}{decision.because}.",
         numbers=claim_numbers({model: gains.get(model) for model in traits}, "high", gates=gates),
         p=decision.p,
         test="" if decision.p is None else "t-test of slopes",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from s2s.comparison.claims import Traits, claim_numbers, decide, of_each, tested_pair
+from s2s.comparison.claims import Traits, claim_numbers, decide, describe_each, tested_pair
 from s2s.comparison.report.numbers import number
 from s2s.comparison.results import Claim
 from s2s.evaluation.differences import Pairwise
@@ -47,9 +47,9 @@ def learns_best(
         measured="loss after a short pre-training in the other direction, then few pairs (after the few pairs alone)",
         unit="nats per token",
         verdict=decision.verdict,
-        sentence=f"The loss is {of_each({m: shown[m] for m in transformers})} against "
-        f"{of_each({m: shown[m] for m in others})}{decision.because}. After the few pairs alone it is "
-        f"{of_each(without)}.",
+        sentence=f"The loss is {describe_each({m: shown[m] for m in transformers})} against "
+        f"{describe_each({m: shown[m] for m in others})}{decision.because}. After the few pairs alone it is "
+        f"{describe_each(without)}.",
         numbers=claim_numbers(
             {model: losses.get(model) for model in traits}, "low", notes=without, gates=gates, pairs=pairs
         ),

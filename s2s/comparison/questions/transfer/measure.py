@@ -26,9 +26,9 @@ from s2s.comparison.translation import (
     chosen_pairs,
     counts_of,
     final_weights,
+    first_pairs,
     greedy,
     sizes_of,
-    some_pairs,
     train_briefly,
     trainer_for,
 )
@@ -227,7 +227,7 @@ def _arm(
     seconds = clock() - began
     best = min(trained.values(), key=lambda each: min(each.curve))
     model = trainer_for(recipe, sizes_of(data), pairs, seed, device_context, best.weights).model
-    sources, references = some_pairs(data, sizes.sentences)
+    sources, references = first_pairs(data, sizes.sentences)
     written = greedy(model, data, recipe, sources)
     return Arm(
         updates=stops,
