@@ -75,7 +75,8 @@ def recipe_scores() -> dict[str, Told]:
     """Return the score and the training minutes of each recipe that comes with s2s, from the kept results.
 
     Returns:
-        `score`, such as `BLEU 92.5`, and `minutes` with its unit, by name of the recipe. Of several seeds, the means.
+        `score`, such as `BLEU 92.5`, and `minutes` with its unit, by name of the recipe. Of several seeds,
+        the mean score and the median minutes of those on a device like the first one's.
     """
     found: dict[str, list[Told]] = {}
     places = ("*.json", "tasks/*.json", "classification/*.json")
@@ -92,8 +93,10 @@ def recipe_scores() -> dict[str, Told]:
     scores = {}
     for name, runs in sorted(found.items()):
         value = statistics.mean(_score(run)[1] for run in runs)
-        minutes = statistics.mean(run["minutes"] for run in runs)
-        gpu = "" if ", cpu" in runs[0]["machine"] else " (GPU)"
+        on_cpu = ", cpu" in runs[0]["machine"]
+        # The minutes of a run that was paused contain the pause.
+        minutes = statistics.median(run["minutes"] for run in runs if (", cpu" in run["machine"]) == on_cpu)
+        gpu = "" if on_cpu else " (GPU)"
         figures = 2 if abs(value) < 10 else 1
         scores[name] = {"score": f"{_score(runs[0])[0]} {value:.{figures}f}", "minutes": f"{minutes:.1f}{gpu}"}
     return scores
