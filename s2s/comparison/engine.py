@@ -134,15 +134,15 @@ def group_questions(questions: Sequence[Experiment]) -> list[list[Experiment]]:
     An exclusive question is a group of its own. A question that uses trained models comes after the question that
     trains them; if that is not asked, it is not beside another one that would train them, too.
     """
+    names = {question.name for question in questions}
+
+    def conflict(one: Experiment, other: Experiment) -> bool:
+        same_source = one.depends_on == other.depends_on != "" and one.depends_on not in names
+        return one.exclusive or other.exclusive or other.depends_on == one.name or same_source
+
     groups: list[list[Experiment]] = []
-    trained = {question.name for question in questions}
     for question in questions:
-        source = question.depends_on
-        beside = bool(groups) and not question.exclusive
-        for each in groups[-1] if beside else ():
-            if each.exclusive or (source and (source == each.name or (source == each.depends_on not in trained))):
-                beside = False
-        if beside:
+        if groups and not any(conflict(each, question) for each in groups[-1]):
             groups[-1].append(question)
         else:
             groups.append([question])

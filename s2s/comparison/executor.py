@@ -284,13 +284,12 @@ def _run(
     """Run the missing trials of questions. Those that follow are added; `ended` is called at first and after each."""
     for question in questions:
         question.prepare(progress.print)
-    ended()
     jobs = [_Job(place, trial) for place, question in enumerate(questions) for trial in question.missing]
     # A training whose search for a rate has no result yet would make the same search once more.
     jobs.sort(key=lambda job: job.trial.seed is not None)
-    if jobs:
-        first = questions[jobs[0].question]
-        progress.start(first.experiment.name, first.missing)
+    first = questions[jobs[0].question if jobs else 0]
+    progress.start(first.experiment.name, first.missing)
+    ended()
     exclusive = any(question.experiment.exclusive for question in questions)
     pool = workers.exclusive() if exclusive and jobs else nullcontext(workers)
     run = partial(_run_job, [question.call for question in questions])
