@@ -284,9 +284,16 @@ def _run(
     """Run the missing trials of questions. Those that follow are added; `ended` is called at first and after each."""
     for question in questions:
         question.prepare(progress.print)
-    jobs = [_Job(place, trial) for place, question in enumerate(questions) for trial in question.missing]
+    jobs: list[_Job] = []
     # A training whose search for a rate has no result yet would make the same search once more.
-    jobs.sort(key=lambda job: job.trial.seed is not None)
+    held: dict[_Job, list[_Job]] = {}
+    for place, question in enumerate(questions):
+        for trial in question.missing:
+            job = _Job(place, trial)
+            if trial.search and trial.search in question.missing:
+                held.setdefault(_Job(place, trial.search), []).append(job)
+            else:
+                jobs.append(job)
     first = questions[jobs[0].question if jobs else 0]
     progress.start(first.experiment.name, first.missing)
     ended()
@@ -301,6 +308,7 @@ def _run(
             seconds = expected_seconds(question.experiment, question.comparison, trial, workers.number)
             kind = "not applicable" if found.final else "FAILED"
             progress.finish(name, trial, found.seconds, f"{kind}: {found.failed}" if found.failed else "", seconds)
+            jobs += held.pop(job, [])
             if all(each in question.results for each in question.missing if each.model == trial.model):
                 more = following(trial.model)
                 question.missing += more

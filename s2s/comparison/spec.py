@@ -201,15 +201,16 @@ class Trial:
     Attributes:
         model: Name of the candidate.
         part: Part of the question, in lower-case letters, digits and single hyphens; may be empty.
-        seed: Seed of the repetition; None for a search, which has a seed of its own and runs before what has one, and
-            if nothing is random.
+        seed: Seed of the repetition; None for a search, which has a seed of its own, and if nothing is random.
         in_round: True for a timing that is comparable only with those of the same part and session.
+        search: Search for the learning rate at which this one trains. The trial starts when the search has ended.
     """
 
     model: str
     part: str = ""
     seed: int | None = None
     in_round: bool = field(default=False, compare=False)
+    search: "Trial | None" = field(default=None, compare=False)
 
     @property
     def key(self) -> str:

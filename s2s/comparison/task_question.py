@@ -14,16 +14,14 @@ import torch
 from pydantic import TypeAdapter
 
 from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, describe_each, traits_of
-from s2s.comparison.executor import run_cached
 from s2s.comparison.matching import non_width_settings, settings_of
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.reporting import Column, axis, figure, filled, series, table, verdict
 from s2s.comparison.results import Claim, Figure, Table, Verdict
 from s2s.comparison.spec import Analysis, Candidate, Comparison, Experiment, Scale, Trial, by_model, check_translates
-from s2s.comparison.task_training import Budget, Ending, Rates, TaskModel, TaskRun, Validation, search
+from s2s.comparison.task_training import Budget, Ending, Rates, TaskModel, TaskRun, Validation, cached_rates, search
 from s2s.comparison.tuning import TRIAL_SEED
 from s2s.data.synthetic_tasks import SyntheticTask
-from s2s.errors import UserError
 from s2s.evaluation.differences import LEVEL
 from s2s.evaluation.gates import Assessment, converged
 from s2s.evaluation.inference import Estimate, holm, mean
@@ -34,7 +32,6 @@ from s2s.training.device import derive_seed
 
 MASTERED = 0.95
 """Share of right answers at which a size counts as mastered."""
-_RATES = "rates"
 # Settings of all models on synthetic tasks; a network that also reads from the end would need to remember less.
 OPTIONS: dict[str, object] = {
     "decoder_layers": 1,
@@ -174,12 +171,18 @@ def trials(comparison: Comparison, plans: Sequence[TaskPlan]) -> list[Trial]:
     decide_first = [(plan, plan.width, plan.seeds) for plan in plans]
     decide_first += [(plan, width, plan.other_seeds) for plan in plans for width in plan.others]
     for plan, width, seeds in decide_first:
-        made += [Trial(model, f"{plan.part(width)}-{_RATES}") for model in comparison.models]
-        made += [Trial(model, plan.part(width), seed) for seed in range(1, seeds + 1) for model in comparison.models]
+        searches = [_search_of(model, plan, width) for model in comparison.models]
+        made += searches
+        made += [Trial(s.model, plan.part(width), seed, search=s) for seed in range(1, seeds + 1) for s in searches]
     for plan in (plan for plan in plans if plan.longer):
+        searches = [_search_of(model, plan, plan.width) for model in comparison.models]
         seeds = range(1, plan.other_seeds + 1)
-        made += [Trial(model, plan.longer_part, seed) for seed in seeds for model in comparison.models]
+        made += [Trial(s.model, plan.longer_part, seed, search=s) for seed in seeds for s in searches]
     return made
+
+
+def _search_of(model: str, plan: TaskPlan, width: int) -> Trial:
+    return Trial(model, f"{plan.part(width)}-rates")
 
 
 def measure(comparison: Comparison, trial: Trial, plans: Plans, question: str) -> TaskResult | Rates:
@@ -198,20 +201,13 @@ def measure(comparison: Comparison, trial: Trial, plans: Plans, question: str) -
         (plan, width)
         for plan in comparison.sizes(plans)
         for width in (plan.width, *plan.others)
-        if trial.part in (plan.part(width), f"{plan.part(width)}-{_RATES}")
+        if trial.part in (plan.part(width), _search_of(trial.model, plan, width).part)
         or (width == plan.width and trial.part == plan.longer_part)
     )
-    if trial.seed is None:
+    if trial.seed is None or trial.search is None:
         return search(lambda rate: _start(comparison, trial, plan, width, rate), None)
-    # If another process runs the same search now, both get the same result.
-    folder = comparison.results_folder(question)
-    folder.mkdir(parents=True, exist_ok=True)
-    searched = Trial(trial.model, f"{plan.part(width)}-{_RATES}")
     measure_rates = partial(measure, comparison, plans=plans, question=question)
-    stored = run_cached(folder, measure_rates, searched, "fp32")
-    if stored.measured is None:
-        raise UserError(stored.failed)
-    rates = TypeAdapter(Rates).validate_python(stored.measured)
+    rates = cached_rates(comparison.results_folder(question), measure_rates, trial.search, "fp32")
     if trial.part == plan.longer_part and plan.longer:
         plan = replace(plan, updates=plan.longer)
     run = _start(comparison, trial, plan, width, rates.best)

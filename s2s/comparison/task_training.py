@@ -11,14 +11,17 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import torch
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, TypeAdapter
 from torch import Tensor, nn
 from torch.nn import functional
 
+from s2s.comparison.executor import run_cached
+from s2s.comparison.spec import Trial
 from s2s.comparison.tuning_search import TuningTrial, inside, next_trials
 from s2s.data.synthetic_tasks import FIRST, NO_LABEL, SyntheticTask, TaskBatch
 from s2s.data.tokenizers import BOS, PAD
@@ -175,6 +178,25 @@ class Run(ABC):
 
 
 AnyRun = TypeVar("AnyRun", bound=Run)
+
+
+def cached_rates(folder: Path, measure: Callable[[Trial], object], trial: Trial, precision: str) -> Rates:
+    """Return the stored result of a search, or make the search and store it.
+
+    Args:
+        folder: Folder of the question's results; created if needed.
+        measure: Makes the search of a trial, and returns `Rates`.
+        trial: Trial of the search.
+        precision: Precision of the question.
+
+    Raises:
+        UserError: The search failed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    stored = run_cached(folder, measure, trial, precision)
+    if stored.measured is None:
+        raise UserError(stored.failed)
+    return TypeAdapter(Rates).validate_python(stored.measured)
 
 
 def train_at_best(start: Callable[[float], AnyRun], rates: Sequence[float]) -> AnyRun:

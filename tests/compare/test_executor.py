@@ -2,7 +2,7 @@
 
 import io
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,13 @@ class Threads(Workers):
     """Workers that are threads of this process, which start at once."""
 
     def map_unordered(self, call, items):
+        begun, calls = 0, {}
         with ThreadPoolExecutor(self.number) as pool:
-            calls = {pool.submit(call, item): item for item in items}
-            yield from ((calls[done], done.result()) for done in as_completed(calls))
+            while calls or begun < len(items):
+                calls |= {pool.submit(call, item): item for item in items[begun:]}
+                begun = len(items)
+                ended, _ = wait(calls, return_when=FIRST_COMPLETED)
+                yield from ((calls.pop(each), each.result()) for each in ended)
 
 
 def measure(folder: Path, comparison: Comparison, trial: Trial) -> dict[str, str]:
@@ -75,22 +79,32 @@ def test_questions_beside_each_other_have_the_results_of_one_after_another(conte
             assert [each.measured for each in stored.values()] == [{"part": trial.part} for trial in trials]
 
 
-def test_searches_of_all_questions_run_before_their_trainings(contest, tmp_path):
+@pytest.mark.parametrize("number", [1, 8])
+def test_trainings_start_when_their_search_has_ended(contest, tmp_path, number):
     """A training that finds no result of its search would search, too, at the same time."""
-    order = []
+    events = []
 
     def note(comparison: Comparison, trial: Trial) -> dict[str, str]:
-        order.append(trial)
+        events.append(("starts", trial))
+        time.sleep(0.02)
+        events.append(("ends", trial))
         return {}
 
     def question(name: str) -> tuple[Experiment, list[Trial]]:
-        trials = [Trial("rnn", f"{name}-rates"), Trial("rnn", name, 1), Trial("rnn", name, 2)]
+        search = Trial("rnn", f"{name}-rates")
+        trials = [search, *(Trial("rnn", name, seed, search=search) for seed in (1, 2))]
         return replace(_experiment(name, tmp_path)[0], measure=note), trials
 
     questions = [question("copying"), question("capacity")]
-    (*copying, two), (*capacity, other) = (trials for _, trials in questions)
-    assert _run(contest(["rnn"]), questions, 1) == [(each.name, trials) for each, trials in questions]
-    assert order == [copying[0], capacity[0], copying[1], two, capacity[1], other]
+    assert _run(contest(["rnn"]), questions, number) == [(each.name, trials) for each, trials in questions]
+    for trial in (trial for _, trials in questions for trial in trials if trial.search):
+        assert events.index(("ends", trial.search)) < events.index(("starts", trial))
+    # a stored search holds nothing back
+    _, trials = questions[0]
+    (contest(["rnn"]).results_folder("copying") / f"{trials[1].key}.json").unlink()
+    events.clear()
+    _run(contest(["rnn"]), questions, number)
+    assert events == [("starts", trials[1]), ("ends", trials[1])]
 
 
 @pytest.mark.parametrize("number", [1, 2])

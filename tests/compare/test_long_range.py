@@ -156,9 +156,10 @@ def test_long_range_search_for_the_rate_serves_all_seeds(contest, tiny, monkeypa
 def test_long_range_seed_trains_at_the_best_rate_or_at_the_next_best(contest, tiny):
     made = contest(["gru"])
     _store_rates(made, "gru", _rates(best=0.004, other=None))
-    assert EXPERIMENT.measure(made, Trial("gru", "recall-full", 1)).rate == 0.004
+    searched = Trial("gru", "recall-full-rates")
+    assert EXPERIMENT.measure(made, Trial("gru", "recall-full", 1, search=searched)).rate == 0.004
     with pytest.raises(UserError, match="no other rate"):
-        EXPERIMENT.measure(made, Trial("gru", "recall-full-other", 1))
+        EXPERIMENT.measure(made, Trial("gru", "recall-full-other", 1, search=searched))
 
 
 def test_long_range_learned_positions_reach_the_longest_test_and_do_not_count(contest):
@@ -207,7 +208,7 @@ def test_long_range_diverged_training_counts_as_unsolved(contest, monkeypatch, a
     monkeypatch.setattr(Run, "_train", diverge)
     made, rates = contest(["rnn"]), _rates(tried={})
     _store_rates(made, "rnn", rates)
-    found = EXPERIMENT.measure(made, Trial("rnn", "recall-full", 1))
+    found = EXPERIMENT.measure(made, Trial("rnn", "recall-full", 1, search=Trial("rnn", "recall-full-rates")))
     assert (found.solved, found.updates, found.failure) == (None, after, "the loss is no number")
     assert len(found.looks) == bool(after)
     # censored at the end of its budget, whenever it diverged

@@ -92,14 +92,18 @@ def test_bits_are_measured_where_the_plan_has_an_entropy(contest, monkeypatch) -
     plan = replace(TINY[0], entropy=2.0, updates=60, every=20, trial=20)
     monkeypatch.setitem(copying.PLANS, "quick", [plan])
     made = contest(["gru", "gru-attention"])
+
+    def trial(model, part, seed):
+        return Trial(model, part, seed, search=Trial(model, f"{part}-rates"))
+
     for model in made.models:
-        run = copying.EXPERIMENT.measure(made, Trial(model, "copying-8", 1))
+        run = copying.EXPERIMENT.measure(made, trial(model, "copying-8", 1))
         assert isinstance(run, TaskResult)
         assert all(0 <= each <= 2 * size for each, size in zip(run.bits, run.sizes, strict=True))
         assert run.bits[0] > 0
-    assert copying.EXPERIMENT.measure(made, Trial("gru", "copying-4", 1)).bits is not None
+    assert copying.EXPERIMENT.measure(made, trial("gru", "copying-4", 1)).bits is not None
     monkeypatch.setitem(copying.PLANS, "quick", TINY)
-    assert copying.EXPERIMENT.measure(made, Trial("gru", "copying-8", 2)).bits is None
+    assert copying.EXPERIMENT.measure(made, trial("gru", "copying-8", 2)).bits is None
 
 
 def test_pairs_are_tested_by_ranks_of_the_sizes() -> None:

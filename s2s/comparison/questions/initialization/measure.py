@@ -8,17 +8,15 @@ import numpy as np
 import torch
 from pydantic import TypeAdapter
 
-from s2s.comparison.executor import run_cached
 from s2s.comparison.matching import non_width_settings, settings_of
 from s2s.comparison.questions.gradients.decay import fit_decay
 from s2s.comparison.questions.gradients.sweep import sweep_parameter_of
 from s2s.comparison.questions.initialization.analyse import Start, analyse
 from s2s.comparison.spec import Comparison, Experiment, NotForThisModel, Scale, Trial, check_translates
 from s2s.comparison.task_question import OPTIONS, encoder_width
-from s2s.comparison.task_training import Budget, Rates, TaskModel, TaskRun, search
+from s2s.comparison.task_training import Budget, Rates, TaskModel, TaskRun, cached_rates, search
 from s2s.comparison.tuning import TRIAL_SEED
 from s2s.data.synthetic_tasks import FirstSymbol
-from s2s.errors import UserError
 from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.training.device import derive_seed
@@ -53,8 +51,10 @@ def trials(comparison: Comparison) -> list[Trial]:
             continue
         for value in VALUES[parameter.kind]:
             part = f"{parameter.kind}-{round(100 * value)}"
-            made.append(Trial(candidate.name, f"{part}{_SEARCH}"))
-            made += [Trial(candidate.name, part, seed) for seed in range(1, comparison.sizes(SEEDS) + 1)]
+            searched = Trial(candidate.name, f"{part}{_SEARCH}")
+            made.append(searched)
+            seeds = range(1, comparison.sizes(SEEDS) + 1)
+            made += [Trial(candidate.name, part, seed, search=searched) for seed in seeds]
     return made
 
 
@@ -68,15 +68,11 @@ def measure(comparison: Comparison, trial: Trial) -> Start | Rates:
     part = trial.part.removesuffix(_SEARCH)
     kind, _, hundredths = part.partition("-")
     value = int(hundredths or 0) / 100
-    if trial.seed is None:
+    if trial.seed is None or trial.search is None:
         chance = _TASK.shortcut_accuracy(1)
         return search(lambda rate: _start(comparison, trial.model, value, rate, budget, TRIAL_SEED)[0], chance)
     folder = comparison.results_folder(EXPERIMENT.name)
-    folder.mkdir(parents=True, exist_ok=True)
-    stored = run_cached(folder, partial(measure, comparison), Trial(trial.model, f"{part}{_SEARCH}"), "fp32")
-    if stored.measured is None:
-        raise UserError(stored.failed)
-    rates = TypeAdapter(Rates).validate_python(stored.measured)
+    rates = cached_rates(folder, partial(measure, comparison), trial.search, "fp32")
     run, own = _start(comparison, trial.model, value, rates.best, budget, trial.seed)
     decay = fit_decay(gradient_norms(copy.deepcopy(run.model.model), trial.seed), first=0)
     run.continue_until(budget.updates)

@@ -10,21 +10,20 @@ from functools import cache, partial
 import torch
 from pydantic import TypeAdapter
 
-from s2s.comparison.executor import run_cached
 from s2s.comparison.matching import match_translator, non_width_settings
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.questions.long_range.analyse import DECIDES, MARGIN, NAMES, Part, TaskRun, analyse
 from s2s.comparison.questions.long_range.learning import ExerciseBudget, ExerciseRun, TrainingTask, answers
 from s2s.comparison.questions.long_range.linear_head import with_linear_head
 from s2s.comparison.spec import Candidate, Comparison, Experiment, Scale, Trial, check_translates
-from s2s.comparison.task_training import Rates, search
+from s2s.comparison.task_training import Rates, cached_rates, search
 from s2s.comparison.tuning import TRIAL_SEED
 from s2s.data.exercises import CHEATS, EXERCISES, Agreement, Examples, Exercise, concatenate, unseen
 from s2s.errors import UserError
 from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
-from s2s.training.device import PRECISION_NAMES, derive_seed
+from s2s.training.device import derive_seed
 
 # Two encoder layers: looking up a key takes one to join it with its value and one to find it. One direction only: a
 # network that also reads from the end has read the first symbol last, so there is no distance.
@@ -126,30 +125,30 @@ def trials(comparison: Comparison) -> list[Trial]:
     made = []
     for name in (name for name in NAMES if name in sizes.distances):
         parts = [Part(name, form) for form in forms_of(name, sizes.distances[name])]
-        made += [Trial(model, replace(p, of="rates").key) for p in parts for model in comparison.models]
+        made += [_search_of(model, p) for p in parts for model in comparison.models]
         parts += [replace(DECIDES, of="other")] if name == DECIDES.task and sizes.other else []
         made += [
-            Trial(model, p.key, s) for p in parts for s in sizes.seeds(comparison, p) for model in comparison.models
+            Trial(model, p.key, seed, search=_search_of(model, p))
+            for p in parts
+            for seed in sizes.seeds(comparison, p)
+            for model in comparison.models
         ]
     return made
+
+
+def _search_of(model: str, part: Part) -> Trial:
+    return Trial(model, replace(part, of="rates").key)
 
 
 def measure(comparison: Comparison, trial: Trial) -> TaskRun | Rates:
     """Search for the best rate of a candidate on a task, or train at it."""
     sizes, part = comparison.sizes(SIZES), Part.of_key(trial.part)
-    if part.of == "rates":
+    if trial.search is None:
         task, _ = _task_of(comparison, trial, part, TRIAL_SEED)
         trained = sizes.distances[part.task].trained
         return search(task.start, sum(CHEATS[part.task].accuracy(distance) for distance in trained) / len(trained))
-    # if another process runs the same trial now, both get the same result
-    trials = Trial(trial.model, replace(part, of="rates").key)
-    folder = comparison.results_folder(EXPERIMENT.name)
-    folder.mkdir(parents=True, exist_ok=True)
-    precision = PRECISION_NAMES[comparison.device_context.precision]
-    stored = run_cached(folder, partial(measure, comparison), trials, precision)
-    if stored.measured is None:
-        raise UserError(stored.failed)
-    rates = TypeAdapter(Rates).validate_python(stored.measured)
+    folder, precision = comparison.results_folder(EXPERIMENT.name), EXPERIMENT.precision_in(comparison)
+    rates = cached_rates(folder, partial(measure, comparison), trial.search, precision)
     rate = rates.other if part.of == "other" else rates.best
     if rate is None:
         raise UserError("at no other rate did it leave chance")
