@@ -698,5 +698,6 @@ def task_experiment(
         analyse_own,
         measurement=TypeAdapter(TaskResult | Rates),
         tuning_level="",
+        numbers=lambda comparison: {"settle": comparison.sizes(plans)[0].settle},
         precision="fp32",
     )

@@ -80,7 +80,10 @@ _POWERS = tuple(2**i for i in range(13))
 SIZES: dict[Scale, Sizes] = {
     # a median has no interval below six seeds
     "quick": Sizes(
-        distances={"recall": Distances(_POWERS[:5], _POWERS[5:11], 2_000, forms=("full",))}, further=3, other=False
+        distances={"recall": Distances(_POWERS[:5], _POWERS[5:11], 2_000, forms=("full",))},
+        budget=replace(_BUDGET, settle=250),
+        further=3,
+        other=False,
     ),
     "lecture": Sizes(
         distances={

@@ -1,5 +1,7 @@
 """Train encoders to track the state of a finite automaton."""
 
+from dataclasses import replace
+
 from s2s.comparison.spec import Scale
 from s2s.comparison.task_question import TaskClaim, TaskPlan, task_experiment
 from s2s.data.synthetic_tasks import StateTracking
@@ -15,7 +17,7 @@ def _plan(
 
 
 PLANS: dict[Scale, list[TaskPlan]] = {
-    "quick": [_plan("parity", 4, 800, 250)],
+    "quick": [replace(_plan("parity", 4, 800, 250), settle=150)],
     "lecture": [
         _plan("s3", 8, 1_500, 500, (32, 16), longer=6_000),
         _plan("parity", 8, 1_500, 500),
