@@ -24,6 +24,8 @@ _LONG = 16
 # number of figures beside the classroom table, at most
 _KEY_FIGURES = 6
 _HERE = Path(__file__).parent
+# beginning of an item of a list, in Markdown
+_ITEM = re.compile(r"(?:^|\n)- ")
 _MATCHED = {
     "parameters": "Widths are solved so that the numbers of parameters agree within 5 %, and all train for the same "
     "number of updates.",
@@ -183,8 +185,8 @@ def _section(
         "title": name.replace("-", " ").capitalize(),
         "result": result,
         "rows": [row for row, asked in TABLES[summary.task].items() if asked.experiment == name],
-        "method": _paragraphs(result.method),
-        "limits": _paragraphs(result.limits),
+        "method": render_text(result.method),
+        "limits": render_text(result.limits),
         "others": [] if result.models == list(models) else result.models,
         "seeds": _seeds(result.seeds),
         "seconds": duration(result.seconds),
@@ -271,8 +273,25 @@ def _plain(rate: float) -> str:
     return f"{rate:.10f}".rstrip("0") if 1e-6 <= rate < 1 else f"{rate:g}"
 
 
-def _paragraphs(text: str) -> list[str]:
-    return [part.strip() for part in text.split("\n\n") if part.strip()]
+def render_text(text: str) -> Markup:
+    r"""Convert a text with the Markdown of `METHOD.md` to HTML: paragraphs, lists of one level, bold, code.
+
+    Example:
+        >>> print(render_text("**Data.** Two sizes:\n- 8\n- 16"))
+        <p><b>Data.</b> Two sizes:</p>
+        <ul>
+        <li>8</li>
+        <li>16</li>
+        </ul>
+    """
+    lines: list[str] = []
+    for block in re.split(r"\n{2,}", text.strip()):
+        lead, *items = (
+            re.sub(r"\*\*([^*]+)\*\*", r"<b>\1</b>", str(_typeset(part.strip()))) for part in _ITEM.split(block)
+        )
+        lines += [f"<p>{lead}</p>"] if lead else []
+        lines += ["<ul>", *(f"<li>{item}</li>" for item in items), "</ul>"] if items else []
+    return Markup("\n".join(lines))
 
 
 def _typeset(text: str) -> Markup:
