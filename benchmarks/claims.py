@@ -107,7 +107,7 @@ def _still_learning(row: ClaimRow) -> bool:
 def short_table(folders: Sequence[Path]) -> str:
     """Write the claims with one measured number in words and the verdict, for README."""
     first, machines = _by_machine(folders)
-    heads = ["#", "said in the lecture hall", "measured", *_heads(first, machines, "holds here?")]
+    heads = ["#", "claim", "measured", *_heads(first, machines, "holds here?")]
     rows = [f"|{'|'.join(heads)}|", "|---" * len(heads) + "|"]
     for name, kept in _decided(first, machines):
         row = kept.rows[name]
@@ -142,8 +142,8 @@ def table(folders: Sequence[Path], place: str = "") -> str:
     own: dict[str, Kept] = {}
     for name, each in shown:
         own.setdefault(name, each)
-    # The verdict stands beside its claim, because a narrow window shows the first columns of a wide table.
-    heads = ["said in the lecture hall, and what is measured", *_heads(first, machines, "true here?")]
+    # The verdict follows its claim, because a narrow window shows the first columns of a wide table.
+    heads = ["claim, and what is measured", *_heads(first, machines, "holds here?")]
     heads += [f"`{model}`" for model in models]
     written = [
         f"Measured on {' and '.join([first[0].device, *machines])}. {LEGEND}",
@@ -226,7 +226,7 @@ def _reasons(name: str, kept: Kept, first: Sequence[Kept], machines: Machines, p
         row = each.rows[name]
         evidence = f"[{row.word}]({place}{each.folder.name}/{row.result.experiment}/{RESULT})"
         changing = [choice for choice, stays in row.claim.stable.items() if not stays]
-        exceptions = f" *Not so with:* {group_by_name(changing, '; ')}." if changing else ""
+        exceptions = f" *Different with:* {group_by_name(changing, '; ')}." if changing else ""
         items.append(f"- **{row.number}** {evidence}{where}. {row.claim.sentence}{exceptions}")
     return items
 

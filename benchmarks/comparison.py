@@ -41,7 +41,9 @@ from s2s.run.folder import RECIPE
 PLACES = {name: ROOT / "docs" / f"comparison-{name}" for name in ("definitive", "lecture", "scaling", "gpu")}
 CELLS = "cells.tar.xz"
 PAGE = ROOT / "docs" / "comparison.md"
-_LEGEND = f"{LEGEND} ↑ high figures are good, ↓ low ones. In brackets: 95 % intervals, or ranges where the row says so."
+_LEGEND = (
+    f"{LEGEND} ↑ higher is better, ↓ lower is better. In brackets: 95 % intervals, or ranges where the row says so."
+)
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ def _verdicts(kept: Shown, missing: list[str], headed: bool) -> list[str]:
             said.append(f"All: {line.boxes[0].label}; {line.boxes[0].verdict}.")
         else:
             said += [_words(box) for box in line.boxes]
-        said += ["", *([f"Others: {line.row.literature}", ""] if line.row.literature else [])]
+        said += ["", *([f"Published: {line.row.literature}", ""] if line.row.literature else [])]
     return said + [text for each in _gaps(kept, missing) for text in (each, "")]
 
 

@@ -20,7 +20,7 @@ def analyse_trials(
 ) -> Result:
     """Analyse the trials of a question.
 
-    A candidate gets no verdict if some of its seeds failed: the others may be the lucky ones. A failed analysis is
+    A candidate gets no verdict if some of its seeds failed: the others are a biased sample. A failed analysis is
     recorded in the result, because the trials are kept and other questions can still be measured.
 
     Args:
@@ -46,7 +46,7 @@ def analyse_trials(
         result = experiment.result(comparison, measured)
     except Exception as error:
         write_atomically(comparison.results_folder(experiment.name) / TRACE, traceback.format_exc())
-        reason = f"no conclusion could be drawn: {type(error).__name__}: {error}"
+        reason = f"the analysis failed: {type(error).__name__}: {error}"
         print_fn(f"{experiment.name}: FAILED: {reason}")
         failures += [Failure(task=CONCLUSION, model=model, reason=reason) for model in comparison.models]
         reasons = dict.fromkeys(comparison.models, reason)
@@ -61,7 +61,7 @@ def analyse_trials(
     models = read_summary(comparison.folder / COMPARISON).models
     there = {(verdict.row, verdict.model) for verdict in result.findings}
     missing = [
-        Verdict(row=row, model=model, failed=reasons.get(model, "was not measured"))
+        Verdict(row=row, model=model, failed=reasons.get(model, "not measured"))
         for row in experiment.rows
         for model in models
         if (row, model) not in there
@@ -79,7 +79,7 @@ def analyse_trials(
 
 
 def partly_failed(results: Mapping[Trial, StoredResult]) -> dict[tuple[str, str], str]:
-    """Return the models and parts of which some seeds failed and others did not, with the reason for no verdict."""
+    """Return the reason for no verdict by model and part, if some seeds failed and others did not."""
     seeds: dict[tuple[str, str], list[StoredResult]] = {}
     for trial, each in results.items():
         if trial.seed is not None:
@@ -88,6 +88,5 @@ def partly_failed(results: Mapping[Trial, StoredResult]) -> dict[tuple[str, str]
     for key, of_seeds in seeds.items():
         failed = [each.failed for each in of_seeds if each.failed]
         if failed and len(failed) < len(of_seeds):
-            left = "the others may be the lucky ones"
-            found[key] = f"{len(failed)} of {len(of_seeds)} seeds failed, and {left}: {failed[0]}"
+            found[key] = f"{len(failed)} of {len(of_seeds)} seeds failed, so the others are biased: {failed[0]}"
     return found

@@ -31,11 +31,11 @@ def candidate_recipe(name: str, base: ComparedRecipe, own: Mapping[str, object])
         The recipe, with the candidate's name and the settings of its model.
 
     Raises:
-        UserError: A setting is wrong, or no width gives the size.
+        UserError: A setting is wrong, or no width gives about as many parameters.
     """
     kind, reference, model_spec = kind_of(name), base.model, tasks.model_spec(base)
-    # Recurrent translators learn sooner with scaled embeddings if all tokens are frequent, as in the built-in grammar;
-    # on natural text they end up worse (docs/dev/log.md).
+    # Recurrent translators learn faster with scaled embeddings if all tokens are frequent, as in the built-in grammar;
+    # on natural text their final loss is higher (docs/dev/log.md).
     usual = {"scale_embeddings": base.task == "translation" and base.data.corpus == "built-in"}
     given = non_width_settings(reference)
     names = given if kind == reference.kind else (*_SHARED, "feedforward_ratio")
@@ -59,7 +59,7 @@ def _check(name: str, own: Mapping[str, object], options: Mapping[str, object], 
             settings = ", ".join(sorted(known.keys() - {"kind", "width"}))
             raise UserError(f"{kind} has no setting {key!r}", where=where, remedy=f"its settings are {settings}")
         if key in ("kind", "width"):
-            remedy = "widths are solved for, so that all models have as many parameters"
+            remedy = "widths are computed, so that all models have as many parameters"
             raise UserError(f"{key} cannot be set", where=where, remedy=remedy)
     try:
         settings_of(kind, options, model_spec.section)

@@ -31,9 +31,9 @@ Answer = Literal["yes", "no", "undecided"]
 _REASONS = {
     "translates": "too weak to judge",
     "uses its source": "ignores its source",
-    "above chance": "at chance",
+    "above chance": "not above baseline",
     "trains": "training failed",
-    "rate inside its grid": "rate at an end",
+    "rate inside its grid": "rate at end of range",
     "all sizes": "sizes missing",
 }
 # Size of the vocabulary of a model whose parts are inspected; any size does.
@@ -116,7 +116,7 @@ class Pair:
         ahead: Model that the claim says is better.
         behind: Model that the claim says is worse.
         difference: Measured difference, positive if the claim is right.
-        p: P-value of the two-sided test of the difference; None for counts, which chance has no part in.
+        p: P-value of the two-sided test of the difference; None for counts, which are not random.
         equal: True if an equivalence test, corrected for the number of pairs, shows that the two do not differ.
         reason: Failed validity check, because of which the pair decides nothing; its `p` is 1.
     """
@@ -141,11 +141,11 @@ def tested_pair(ahead: str, behind: str, pairs: Pairwise, found: Assessment) -> 
         ahead: Model that the claim says is better.
         behind: Model that the claim says is worse.
         pairs: Differences of all pairs, where higher is better.
-        found: Assessment of `ahead` beside `behind`, with the validity checks of both.
+        found: Assessment of `ahead` compared with `behind`, with the validity checks of both.
     """
     difference, _ = pairs.compare(ahead, behind)
     if difference is None or found.standing not in ("better", "worse", "tie", "undecided"):
-        reason = f"{ahead} beside {behind}: {found.reasons[0]}" if found.reasons else "not measured"
+        reason = f"{ahead} against {behind}: {found.reasons[0]}" if found.reasons else "not measured"
         return Pair(ahead, behind, 0.0, 1.0, reason=reason)
     return Pair(ahead, behind, difference.value, difference.p(), found.standing == "tie")
 
@@ -268,12 +268,12 @@ def compare_with_rival(
     verb: tuple[str, str],
     words: tuple[str, str],
 ) -> str:
-    """Say which models are ahead of a rival, which are behind it, and which tests decide neither.
+    """Describe which models are ahead of a rival, which are behind it, and which tests decide neither.
 
     If the claim does not hold for all pairs, both directions are tested after Holm's correction over the pairs.
 
     Args:
-        pairs: Tests of the models, each `ahead`, beside the same rival.
+        pairs: Tests of the models, each `ahead`, against the same rival.
         labels: Names of the models in the sentence, such as `rnn (0.27 ms)`.
         rival: Name of the rival in the sentence.
         verb: Verb of the sentence in the singular and plural.
@@ -304,7 +304,7 @@ def compare_with_rival(
             clauses.append(f"{predicate(groups[side], *verb)} {word}{'' if clauses else than}")
     for side, ending in (
         ("equal", f"equal to {rival}"),
-        ("open", f"not told apart from {rival}"),
+        ("open", f"not significantly different from {rival}"),
         ("untested", "not tested"),
     ):
         if groups[side]:
@@ -350,7 +350,7 @@ def claim_numbers(
         notes: Texts in place of missing numbers, or behind numbers, by candidate; they follow a failed check.
         at_least: Candidates whose estimate is a lower bound.
         gates: Validity checks by candidate; the number of one that fails is never the best.
-        pairs: Differences of all pairs; those that are not told apart from the best are best, too.
+        pairs: Differences of all pairs; models without a significant difference from the best are best, too.
     """
     plain = {model: each.value if isinstance(each, Estimate) else each for model, each in values.items()}
     closed = {model: failed(own) for model, own in (gates or {}).items()}

@@ -1,7 +1,7 @@
 """Run the trials of a comparison on the nodes of a Ray cluster.
 
-All nodes mount the comparison's folder under the same path and write their results there. A run that was lost with its
-node resumes from its last checkpoint on another one. Timings are measured on this machine, one after the other.
+All nodes mount the comparison's folder under the same path and write their results there. If a node fails, its run
+resumes from the last checkpoint on another node. Timings are measured on this machine, one after the other.
 `RayWorkers` has the interface of `s2s.comparison.workers.Workers`.
 """
 
@@ -27,7 +27,7 @@ from s2s.run.folder import LOCK
 from s2s.run.manifest import code_version, git_commit
 from s2s.training.device import DeviceContext, setup_process
 
-# seconds to wait for a result before checking that any node is left
+# seconds to wait for a result before checking that a node is alive
 _PATIENCE = 30
 
 
@@ -54,10 +54,10 @@ class Cluster:
             ray.init(self.address, log_to_driver=False, logging_level=logging.CRITICAL)
         except Exception as error:
             why = str(error).strip().partition("\n")[0]
-            remedy = "start one with `ray start --head`, and say auto on a node of it, HOST:6379, or ray://HOST:10001"
+            remedy = "start one with `ray start --head`, and use auto on a node of it, HOST:6379, or ray://HOST:10001"
             raise UserError(f"no Ray cluster can be used: {why}", f"--cluster {self.address}", remedy) from None
         finally:
-            # Ray's handler exits at once; a comparison prints how to resume
+            # Ray's handler exits at once, but a comparison prints how to resume
             signal.signal(signal.SIGTERM, before)
         return self
 
@@ -70,7 +70,7 @@ class Cluster:
 @dataclass(frozen=True)
 class _Place:
     cwd: Path
-    folder: Path  # of the comparison; this process holds its lock
+    folder: Path  # folder of the comparison; the starting process holds its lock
     versions: Mapping[str, str]
     device: DeviceSettings
 
@@ -86,7 +86,7 @@ class _Place:
         here = versions()
         if other := [name for name, its in self.versions.items() if its != here[name]]:
             ours, theirs = (", ".join(f"{name} {its[name]}" for name in other) for its in (self.versions, here))
-            raise UserError(f"has {theirs}, and not {ours}", where=node, remedy="install the same on all nodes")
+            raise UserError(f"has {theirs} instead of {ours}", where=node, remedy="install the same on all nodes")
 
     def _is_shared(self) -> bool:
         try:
@@ -103,7 +103,7 @@ class _Place:
 
 
 class RayWorkers:
-    """A pool on the nodes of the connected cluster: one core, and one GPU where GPUs compute, for each trial.
+    """A pool on the nodes of the connected cluster: one core for each trial, and one GPU if the device is a GPU.
 
     Args:
         folder: Folder of the comparison; this process holds its lock.
@@ -122,7 +122,7 @@ class RayWorkers:
         return
 
     def __str__(self) -> str:
-        return f"{self.number} beside each other on {len(_alive())} nodes"
+        return f"{self.number} in parallel on {len(_alive())} nodes"
 
     @property
     def number(self) -> int:
@@ -168,7 +168,7 @@ class RayWorkers:
             ready, _ = ray.wait(list(waiting), timeout=_PATIENCE)
             if not ready and not any(node["Resources"].keys() >= self._needs.keys() for node in _alive()):
                 needed = " and ".join(f"{n} {kind}" for kind, n in self._needs.items())
-                raise UserError(f"no node is left that offers {needed}", "--cluster", "start one, and go on")
+                raise UserError(f"no node is left that offers {needed}", "--cluster", "start one, and resume")
             for answer in ready:
                 item = waiting.pop(answer)
                 try:
@@ -176,7 +176,7 @@ class RayWorkers:
                 except RayTaskError as error:
                     raise error.cause from None
                 except RayError:
-                    # its process or node died each time
+                    # its process or node died in every attempt
                     yield item, None
 
 

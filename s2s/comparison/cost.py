@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from s2s.comparison.plans import Profile
 from s2s.comparison.spec import Comparison, Experiment, Trial
 
-# Measured mean seconds of a trial on a core that does nothing else, by question, or by question and the first or the
-# last word of the trial's part. `lecture`: from the comparison in docs/comparison-lecture; `definitive` is scaled from
-# it by the sizes, where no kept comparison has the question.
+# Measured mean seconds of a trial on an otherwise idle core, by question, or by question and the first or the last word
+# of the trial's part. `lecture` is from the comparison in docs/comparison-lecture. `definitive` is scaled from it by
+# the sizes if no stored comparison has the question.
 SECONDS: dict[str, dict[Profile, float]] = {
     "parallelism": {"quick": 6, "lecture": 6, "definitive": 60},
     "memory": {"quick": 32, "lecture": 32, "definitive": 60},
@@ -98,11 +98,11 @@ def format_costs(costs: Sequence[Cost], runs: int, processes: int) -> str:
         if each.missing
     ]
     new, there = sum(each.missing for each in costs), sum(each.done for each in costs)
-    known = f"; {there} are kept" if there else ""
-    space = f", and {runs / 1e9:.1f} GB of disk at most" if runs else ""
+    known = f"; {there} are stored already" if there else ""
+    space = f", at most {runs / 1e9:.1f} GB of disk" if runs else ""
     beside = f", {processes} at a time" if processes > 1 else ""
     whole = _format_duration(sum(each.seconds for each in costs))
-    return "\n".join([*lines, f"in all {new} measurements{beside}: {whole}{space}{known}"])
+    return "\n".join([*lines, f"total: {new} measurements{beside}, {whole}{space}{known}"])
 
 
 def _format_duration(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from s2s.comparison.runs import prepared
 from s2s.comparison.spec import Trial
@@ -16,7 +16,7 @@ from s2s.training.device import select_device
 class DeepTraining:
     """Measurement of one training."""
 
-    updates: list[int]  # updates before each validation
+    updates: list[int]  # number of updates at each validation
     losses: list[float]  # validation losses in nats per token
     loss: float  # the last of them
     unigrams: float  # loss of the unigram distribution
@@ -24,14 +24,7 @@ class DeepTraining:
 
 @dataclass(frozen=True)
 class DeepTrainings:
-    """Sizes of the trainings, and their description."""
-
-    method: ClassVar[str] = (
-        "Six layers that read and six that write, width 64, English to German on the built-in corpus; Adam (0.9, 0.98) "
-        "at 0.001, which stays (a decay that begins with the first update would be another, lower rate), clipping "
-        "at 100, 600 updates of 512 tokens, warm-up of 0 or 200 updates. Validation loss in nats per token in place of "
-        "BLEU, for so short a training writes little that could be scored; a tenth of the publication's training."
-    )
+    """Sizes of the trainings."""
 
     updates: int = 600
     warmup: int = 200

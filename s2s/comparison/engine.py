@@ -3,10 +3,10 @@
 A comparison has one folder:
 
     recipe.yaml                 the task
-    comparison.json             what is asked, and the candidates (`Summary`)
+    comparison.json             the plan and the candidates (`Summary`)
     cells/<question>/*.json     one file per trial
     cells/tuning/*.json         trials that choose learning rates and depths
-    runs/                       whole training runs of candidates
+    runs/                       full training runs of candidates
     <question>/result.json      verdicts, figures and tables (`Result`)
     report.html                 the report, drawn from the results
 """
@@ -108,7 +108,7 @@ def _run_questions(folder: Path, console: Console, cluster: Cluster | None, chec
             progress.print(f"{each.model}: {each.parameters:,} parameters, width {width}{rate}")
         questions = _questions(summary)
         here = machine(untuned.device_context, workers, any(question.exclusive for question in questions))
-        # The summary names the machine that began; each result names the machines that ran its trials.
+        # The summary has the first machine; each result has the machines that ran its trials.
         if summary.machine.get("processor", here["processor"]) == here["processor"]:
             summary = summary.model_copy(update={"machine": here})
 
@@ -129,10 +129,10 @@ def _run_questions(folder: Path, console: Console, cluster: Cluster | None, chec
 
 
 def group_questions(questions: Sequence[Experiment]) -> list[list[Experiment]]:
-    """Group consecutive questions whose trials can run beside each other.
+    """Group consecutive questions whose trials can run in parallel.
 
-    An exclusive question is a group of its own. A question that uses trained models comes after the question that
-    trains them; if that is not asked, it is not beside another one that would train them, too.
+    An exclusive question is a separate group. A question that uses trained models comes after the question that trains
+    them. If the latter is not selected, only one question of a group may train these models.
     """
     names = {question.name for question in questions}
 
@@ -216,7 +216,7 @@ def describe_costs(folder: Path, summary: Summary, base: "TrainRecipe | None", c
 
 def machine(device_context: DeviceContext, workers: AnyWorkers, exclusive: bool) -> dict[str, str]:
     """Describe the machine: processor, device, versions, commit, and number of processes."""
-    exception = ", but one where time or memory is measured" if exclusive else ""
+    exception = ", but 1 for measurements of time or memory" if exclusive else ""
     return {
         "processor": processor_name(),
         "device": str(device_context),
@@ -250,7 +250,7 @@ def _questions(summary: Summary) -> list[Experiment]:
 
 
 def _needs_tuning(comparison: Comparison, summary: Summary) -> bool:
-    """Return True if any trial depends on a learning rate, or on a depth that the command leaves open."""
+    """Return True if any trial depends on a learning rate, or on a depth that the command does not set."""
     open_depth = any(candidate.depths for candidate in comparison.candidates)
     return _needs_rates(summary) or (open_depth and any(each.tuning_level == "depth" for each in _questions(summary)))
 
@@ -290,17 +290,17 @@ def _costs(comparison: Comparison, summary: Summary, processes: int) -> list[Cos
 def _describe_costs(comparison: Comparison, summary: Summary, processes: int) -> str:
     trials = tuning.foreseen(comparison) if _needs_tuning(comparison, summary) else []
     costs = [_cost(TUNING, comparison, trials, processes), *_costs(comparison, summary, processes)]
-    # Trained models that a question depends on are kept on disk.
+    # Trained models that a question depends on stay on disk.
     kept = {question.depends_on for question in EXPERIMENTS.values()} - {""}
     keeps = any({question.name, question.depends_on} & kept for question in _questions(summary))
     lines = [format_costs(costs, disk_bytes(comparison) if keeps else 0, processes)]
     if trials and not _needs_rates(summary):
         depths = {kind_of(each.name): each.depths[0] for each in comparison.candidates if each.depths}
         layers = " ".join(f"{kind}.encoder_layers={depth}" for kind, depth in depths.items())
-        lines.append(f"tuning chooses numbers of layers; it is left out if they are set: {layers}")
+        lines.append(f"tuning selects the number of layers; to skip it, set: {layers}")
     plan = plan_of(summary.task, summary.profile)
     if beyond := plan.beyond(summary.experiments):
-        lines.append(f"too short for {', '.join(beyond)}: {plan.why}; --profile {settling(beyond)} settles it")
+        lines.append(f"profile too short for {', '.join(beyond)}: {plan.why}; use --profile {settling(beyond)}")
     return "\n".join(lines)
 
 
@@ -335,7 +335,7 @@ def _tune(
 
 
 def _check_choice(folder: Path, before: Mapping[str, CandidateSummary], now: Sequence[CandidateSummary]) -> None:
-    """Refuse to mix trials of a model at two learning rates or with two depths."""
+    """Refuse to mix trials of a model with different learning rates or depths."""
     for each in now:
         old = before.get(each.model, each)
         was, chosen = ({"learning_rate": one.learning_rate} | one.settings for one in (old, each))
@@ -343,7 +343,7 @@ def _check_choice(folder: Path, before: Mapping[str, CandidateSummary], now: Seq
             raise UserError(
                 f"{each.model}: the tuning trials now select {', '.join(differing)}, but it was measured before",
                 where=str(folder / CELLS / TUNING.name),
-                remedy="restore the trials, or begin another comparison with --out",
+                remedy="restore the trials, or start another comparison with --out",
             )
 
 

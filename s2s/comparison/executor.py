@@ -39,8 +39,8 @@ class StoredResult:
         failed: Reason of the failure; empty if the trial succeeded.
         seconds: Duration.
         machine: Processor, GPU and precision; empty if the trial failed.
-        code: Version of s2s; of a failed trial only if this version would fail again.
-        cell: File name without ending, so that a misplaced file is noticed; empty accepts any name.
+        code: Version of s2s; for a failed trial only if this version would fail again.
+        cell: File name without extension, to detect misplaced files; empty accepts any name.
         threads: Number of threads; 0 if the trial failed.
     """
 
@@ -77,7 +77,7 @@ def load_result(folder: Path, trial: Trial) -> StoredResult | None:
 def run_cached(folder: Path, measure: Callable[[Trial], object], trial: Trial, precision: str = "") -> StoredResult:
     """Run a trial unless its result is cached.
 
-    Failed trials are retried, except those that this version of s2s cannot run for the model.
+    Failed trials are retried, except those that this version of s2s marks as not applicable to the model.
 
     Args:
         folder: Folder of the question's results.
@@ -85,7 +85,7 @@ def run_cached(folder: Path, measure: Callable[[Trial], object], trial: Trial, p
         precision: Precision of the question, stored with the result.
 
     Returns:
-        The result as it is stored; a failed trial has a reason in place of a measurement.
+        The stored result; a failed trial has a reason instead of a measurement.
 
     Raises:
         OSError: The disk is full; no other trial could be stored either.
@@ -116,7 +116,7 @@ def run_cached(folder: Path, measure: Callable[[Trial], object], trial: Trial, p
     result = StoredResult(measured, failed, time.perf_counter() - started, machine, code, trial.key, threads)
     text = json.dumps(asdict(result))
     write_atomically(path, text)
-    # The caller gets the result as a later reader will load it.
+    # Return the result as `load_result` would.
     return StoredResult(**json.loads(text))
 
 
@@ -124,8 +124,7 @@ def missing_trials(experiment: Experiment, comparison: Comparison, trials: Seque
     """Select the trials to run: those without a stored result, and failed ones that may succeed.
 
     Timing and memory results from another machine, version or thread count are not comparable: if any trial is new,
-    they are measured again, too. A failed trial does not count as new. A round in which a trial is new is measured
-    again.
+    they are measured again, too. A failed trial does not count as new. A round with a new trial is measured again.
 
     Returns:
         The missing trials, in their order.
@@ -141,7 +140,7 @@ def missing_trials(experiment: Experiment, comparison: Comparison, trials: Seque
             rounds = {trial.part for trial in new if trial.in_round}
             done = {trial: one for trial, one in own.items() if trial.part not in rounds}
     final = {trial for trial, one in tried.items() if one.failed and one.final}
-    # The order is kept, because it tells rounds apart.
+    # The order is kept, because it defines rounds.
     return [trial for trial in trials if trial not in {*done, *final}]
 
 
@@ -156,7 +155,7 @@ def run_trials(
     """Return the results of all trials of a question, running those that are not stored yet.
 
     Args:
-        following: Returns further trials of a model, once all its others have ended.
+        following: Returns further trials of a model when all its other trials have ended.
 
     Returns:
         Results by trial, in the order of the trials, including failed ones.
@@ -181,12 +180,13 @@ def run_questions(
     workers: AnyWorkers,
     finish: Callable[[Experiment, Mapping[Trial, StoredResult]], None],
 ) -> None:
-    """Run the missing trials of questions, so that no process waits for the last trials of a question.
+    """Run the missing trials of several questions in one pool, so that no process idles at the end of a question.
 
     Args:
-        questions: Each question with its trials; none depends on another one. An exclusive question is alone.
+        questions: Each question with its trials; none depends on another one. An exclusive question must be the only
+            one.
         finish: Called for each question with its results, as `run_trials` returns them, in the order of the questions;
-            others may still run.
+            trials of later questions may still run.
     """
     if any(experiment.exclusive for experiment, _ in questions):
         ((experiment, trials),) = questions
@@ -229,7 +229,7 @@ class _Question:
         return partial(run_cached, self.folder, measure, precision=self.experiment.precision_in(self.comparison))
 
     def prepare(self, print_line: Callable[[str], None]) -> None:
-        """Delete what is measured again, and say why."""
+        """Delete the results that are measured again, and log why."""
         self.folder.mkdir(parents=True, exist_ok=True)
         name = self.experiment.name
         if stale := delete_results(self.folder, self.missing):
@@ -281,11 +281,11 @@ def _run(
     following: Callable[[str], Sequence[Trial]] = lambda model: (),
     ended: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run the missing trials of questions. Those that follow are added; `ended` is called at first and after each."""
+    """Run the missing trials of questions, and those that follow. Call `ended` at the start and after each trial."""
     for question in questions:
         question.prepare(progress.print)
     jobs: list[_Job] = []
-    # A training whose search for a rate has no result yet would make the same search once more.
+    # A training without the result of its search for a learning rate would repeat this search.
     held: dict[_Job, list[_Job]] = {}
     for place, question in enumerate(questions):
         for trial in question.missing:
@@ -333,7 +333,7 @@ def _store_crash(folder: Path, trial: Trial) -> StoredResult:
 def _delete_round(
     folder: Path, trials: Sequence[Trial], trial: Trial, results: Mapping[Trial, StoredResult]
 ) -> set[Trial]:
-    """Delete a stale round, because timings of different sessions are not comparable. Returns the deleted trials.
+    """Delete a stale round, because timings of different sessions are not comparable. Return the deleted trials.
 
     They are deleted at once, so that an interruption leaves no mixed round.
     """

@@ -22,10 +22,10 @@ from s2s.training.device import DeviceContext
 
 # side of the square matrices on a GPU and on others: large enough for the full rate of the device
 _GPU_SIDE, _SIDE = 4096, 512
-# the chain: a batch of a thousand tokens, or as many as keep a GPU busy, in texts of 32; width of a small model
+# rows of the chain: a batch of 1,024 tokens in texts of 32, or enough to keep a GPU busy; width of a small model
 _GPU_ROWS, _ROWS, _WIDTH = 2048, 32, 64
 _STEPS = 1000
-# seconds for which they are repeated, so that a short disturbance does not change the fastest
+# seconds for which a reference is repeated, so that a short disturbance does not change the fastest call
 _WATCHED = 0.2
 CHAIN = f"chain of {2 * _STEPS:,} small operations"
 PRODUCT = f"product of two {_SIDE}² matrices"
@@ -72,7 +72,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def spent(work: Callable[[], object], device: torch.device) -> float:
-    """Seconds of one call."""
+    """Measure the seconds of one call."""
     marks = Marks(device)
     marks.mark()
     work()
@@ -86,13 +86,13 @@ def rounded(value: float, figures: int = 5) -> float:
 
 
 def chain(device_context: DeviceContext) -> float:
-    """Seconds of 2,000 small operations in sequence: the work of recurrent networks and of generation.
+    """Measure the seconds of 2,000 small operations in sequence: the work of recurrent networks and of generation.
 
     A state of the size of a small model's is multiplied by a matrix and goes through a tanh, a thousand times. Large
-    products do not show what slows such work down: the launch of operations, and caches that another program uses.
+    products do not show the causes that slow such work down: operation launches, and caches that another program uses.
 
     Returns:
-        The fastest of a fifth of a second.
+        Seconds of the fastest repetition within 0.2 seconds.
     """
     device = device_context.device
     rows = _GPU_ROWS if device.type == "cuda" else _ROWS
@@ -109,7 +109,7 @@ def chain(device_context: DeviceContext) -> float:
 
 
 def product(device_context: DeviceContext) -> float:
-    """Seconds of a product of two large square matrices: the fastest of a fifth of a second."""
+    """Measure the seconds of a product of two large square matrices: the fastest within 0.2 seconds."""
     side = _GPU_SIDE if device_context.device.type == "cuda" else _SIDE
     a = torch.ones(side, side, dtype=device_context.precision, device=device_context.device)
     b, out = torch.ones_like(a), torch.empty_like(a)
@@ -117,7 +117,7 @@ def product(device_context: DeviceContext) -> float:
 
 
 def _fastest(work: Callable[[], object], device: torch.device) -> float:
-    """Seconds of the fastest call within `_WATCHED`, after one that warms up."""
+    """Measure the seconds of the fastest call within `_WATCHED`, after a warm-up call."""
     spent(work, device)
     seconds = [spent(work, device)]
     while sum(seconds) < _WATCHED:
@@ -126,21 +126,21 @@ def _fastest(work: Callable[[], object], device: torch.device) -> float:
 
 
 def flops_of_product(device_context: DeviceContext) -> int:
-    """FLOPs of the product of `product`."""
+    """Return the FLOPs of `product`."""
     return 2 * (_GPU_SIDE if device_context.device.type == "cuda" else _SIDE) ** 3
 
 
 def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
     """Measure the peak memory of a call beyond what was allocated before, in bytes.
 
-    On a GPU the caching allocator's own peak; on a CPU the maximum of the running sum of allocations.
+    On a GPU this is the peak of the caching allocator, on a CPU the maximum of the running sum of allocations.
 
     Args:
-        work: Has run before, so that one-time allocations exist; frees nothing that was allocated before, because the
-            CPU allocator does not report that.
+        work: The call. It must have run before, so that one-time allocations exist, and must not free earlier
+            allocations, because the CPU allocator does not report that.
         device: Device that it uses.
     """
-    # garbage collected meanwhile would be missing from the sum
+    # garbage collection during the call would distort the sum
     with undisturbed():
         if device.type != "cuda":
             return max(0, *accumulate(_allocations(work), initial=0))
@@ -153,7 +153,7 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
 
 
 def _allocations(work: Callable[[], object]) -> list[int]:
-    """Allocations (positive) and frees (negative) of torch's CPU memory in bytes, in order."""
+    """Return allocations (positive) and frees (negative) of torch's CPU memory in bytes, in order."""
     config = ProfilerConfig(ProfilerState.KINETO, False, True, False, False, False, _ExperimentalConfig(), "")
     activities = {ProfilerActivity.CPU}
     with _without_chatter():
@@ -185,7 +185,7 @@ def _without_chatter() -> Iterator[None]:
 
 
 def numbers(bundle: object) -> list[Tensor]:
-    """Floating-point tensors of a state and of nested states and tuples, in the order of the fields."""
+    """Return the floating-point tensors of a state and of nested states and tuples, in the order of the fields."""
     if isinstance(bundle, Tensor):
         return [bundle] if bundle.is_floating_point() else []
     if isinstance(bundle, BatchedState):
@@ -194,7 +194,7 @@ def numbers(bundle: object) -> list[Tensor]:
 
 
 def bytes_of(bundle: object) -> int:
-    """Bytes of the floating-point tensors of a decoder's state or context."""
+    """Return the bytes of the floating-point tensors of a decoder's state or context."""
     return sum(tensor.numel() * tensor.element_size() for tensor in numbers(bundle))
 
 

@@ -1,4 +1,4 @@
-"""Parameter matching: find the width that gives a model a wanted number of parameters."""
+"""Parameter matching: find the width with which a model has a given number of parameters."""
 
 import bisect
 import warnings
@@ -30,7 +30,7 @@ class ModelSpec:
         section: Returns the settings class of a kind of model.
         build: Builds the whole model of a kind from its settings.
         pieces: Size of the vocabulary.
-        key: Everything but kind and settings that the number of parameters depends on.
+        key: Everything that the number of parameters depends on, except kind and settings.
     """
 
     section: Callable[[str], type[Section]]
@@ -120,19 +120,19 @@ def match_translator(kind: str, pieces: int, parameters: int, options: Mapping[s
 def match_parameters(
     kind: str, model_spec: ModelSpec, parameters: int, options: Mapping[str, object], step: int = 2
 ) -> Section:
-    """Return settings of a model with the width that gives it about a number of parameters.
+    """Return settings of a model with the width that gives it about this number of parameters.
 
     An inner size `feedforward` is four times the width, or `feedforward_ratio` times if the options have this key.
 
     Args:
         kind: Kind of an installed model.
         model_spec: How models of the task are built.
-        parameters: Wanted number of parameters.
+        parameters: Target number of parameters.
         options: Further settings; see `settings_of`.
         step: Widths are multiples of it.
 
     Returns:
-        Settings whose number of parameters is within 5 % of the wanted one.
+        Settings whose number of parameters is within 5 % of `parameters`.
 
     Raises:
         NoSuchSize: No width comes within 5 %.
@@ -145,7 +145,7 @@ def match_parameters(
     widths, end = [], 64
     while not widths or (end < _WIDEST and count_at(widths[-1]) < parameters):
         if end >= _WIDEST:
-            raise UserError(f"{kind} takes no width up to {_WIDEST}", remedy="correct its Settings, or leave it out")
+            raise UserError(f"{kind} has no valid width up to {_WIDEST}", remedy="fix its Settings, or leave it out")
         end = min(4 * end, _WIDEST)
         # Not every width is divisible by the number of heads.
         widths = [width for width in range(step, end, step) if _settings_at_width(kind, model_spec, options, width)]

@@ -54,15 +54,15 @@ class Operations(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # nothing is compiled while it counts, and to hide it from the compiler, torch would import the compiler
+        # nothing is compiled in this mode; to hide the mode from the compiler, torch would import the compiler
         return False
 
     def __init__(self) -> None:
         super().__init__()
         self.count = self.depth = self.work = self.span = self.undivided = 0
-        # by storage, the ranges that were written: first byte, end, and the chain that led there
+        # written ranges by storage: first byte, end, and the chain of the write
         self._written: dict[int, list[tuple[int, int, Chain]]] = {}
-        # addresses are reused once a storage is freed, so storages are kept
+        # addresses of freed storages are reused, so storages are kept alive
         self._kept: dict[int, Any] = {}
 
     def _chain(self, tensor: Tensor) -> Chain:
@@ -91,7 +91,7 @@ class Operations(TorchDispatchMode):
         for tensor in (*made, *written):
             address, (first, end) = _address(tensor), _stretch(tensor)
             self._kept[address] = tensor.untyped_storage()
-            # it replaces the ranges that it covers: it depends on them, so it is deeper
+            # the new range replaces the ranges that it covers, because its chain is longer
             left = [old for old in self._written.get(address, ()) if old[0] < first or end < old[1]]
             self._written[address] = [*left, (first, end, chain)]
         return out
@@ -105,7 +105,7 @@ def _longest(chains: Sequence[Chain]) -> Chain:
 
 
 def _work(func: Any, call: tuple[tuple, dict, Any], read: Sequence[Tensor], results: Sequence[Tensor]) -> int:
-    """FLOPs of an operation; see `Operations`."""
+    """Return the FLOPs of an operation; see `Operations`."""
     formula = flop_registry.get(func.overloadpacket)
     if formula is not None:
         args, given, out = call
@@ -115,7 +115,7 @@ def _work(func: Any, call: tuple[tuple, dict, Any], read: Sequence[Tensor], resu
 
 
 def _path(func: Any, work: int, results: Sequence[Tensor]) -> int:
-    """FLOPs of the longest chain within an operation: depth of a tree with one leaf per FLOP of an element."""
+    """Return the FLOPs of the longest chain in an operation: depth of a tree with a leaf per FLOP of an element."""
     numbers = max((tensor.numel() for tensor in results), default=0)
     if func.overloadpacket.__name__ in _OF_ROWS and results[0].dim():
         work *= results[0].shape[-1]
@@ -128,7 +128,7 @@ def _address(tensor: Tensor) -> int:
 
 
 def _stretch(tensor: Tensor) -> tuple[int, int]:
-    """First byte of a tensor in its storage, and the byte after its last."""
+    """Return the byte range of a tensor in its storage: first byte and end (exclusive)."""
     first, size = int(tensor.storage_offset()), tensor.element_size()
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     length = 1 + sum((count - 1) * stride for count, stride in steps) if tensor.numel() else 0
@@ -140,7 +140,7 @@ def _tensors(tree: object) -> list[Tensor]:
 
 
 def _written(func: Any, args: tuple, given: Mapping[str, Any]) -> list[Tensor]:
-    """Tensors that an operation changes in place."""
+    """Return the tensors that an operation changes in place."""
     if not func._schema.is_mutable or torch.Tag.inplace_view in func.tags:
         return []
     named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | dict(given)

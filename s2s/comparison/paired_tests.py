@@ -13,23 +13,23 @@ from s2s.evaluation.gates import POINTS, Assessment, Gate, converged, failed, ra
 from s2s.evaluation.inference import Estimate, holm, mean
 
 WITHOUT_A_SEED = "any one seed left out"
-"""A choice that a verdict keeps with where it does whichever seed is left out: one, however many seeds there are."""
+"""Variation in which an outcome must stay whichever seed is left out; it counts once for all seeds."""
 
 
 @dataclass(frozen=True)
 class Evidence:
     """Difference between two candidates: the second minus the first."""
 
-    seeds: int  # how many both had
+    seeds: int  # number of seeds that both have
     over_seeds: Estimate  # the difference, second minus first
     p: float | None  # the paired t-test's p-value; None below three seeds
-    test: str = ""  # what the examples of one seed were tested with; empty where they were not
-    test_p: float | None = None  # its p-value; None likewise
-    seed: int | None = None  # of the two runs whose examples were tested; None likewise
+    test: str = ""  # test of the examples of one seed; empty without one
+    test_p: float | None = None  # its p-value; None without one
+    seed: int | None = None  # seed of the two runs of this test; None without one
 
 
-# of the first and the second model
 Pairs = Mapping[tuple[str, str], Evidence]
+"""Evidence by first and second model."""
 
 
 def excludes_zero(estimate: Estimate) -> bool:
@@ -38,7 +38,7 @@ def excludes_zero(estimate: Estimate) -> bool:
 
 
 def seeds_in_words(count: int) -> str:
-    """`1 seed`, `3 seeds`."""
+    """Return `1 seed`, `3 seeds`."""
     return "1 seed" if count == 1 else f"{count} seeds"
 
 
@@ -50,19 +50,19 @@ def against(
     best: Callable[..., str],
     checks: Mapping[str, Sequence[Gate]],
 ) -> Assessment:
-    """Compare a model's figure with the best of the others, by paired tests that are corrected together.
+    """Compare a model's value with the best of the others, by paired tests with a common Holm correction.
 
     Args:
-        model: the candidate.
-        values: figure of each model.
-        pairs: differences of all pairs; of logarithms where the unit says `times`.
-        unit: of the difference.
-        best: `max` where a high figure is good, `min` where a low one is.
-        checks: validity checks of each model; empty where there are none.
+        model: The candidate.
+        values: Value of each model.
+        pairs: Differences of all pairs; of logarithms if the unit starts with `times`.
+        unit: Unit of the difference.
+        best: `max` if high values are good, `min` if low ones are.
+        checks: Validity checks of each model; empty if there are none.
     """
     others = [name for name in values if (name, model) in pairs or (model, name) in pairs]
     if not others:
-        return Assessment("", reasons=("no other model was measured at the same seed",))
+        return Assessment("", reasons=("no other model was measured with the same seed",))
     other = best(others, key=lambda name: values[name])
     for name in (model, other):
         if closed := failed(checks.get(name, ())):
@@ -117,10 +117,10 @@ def mean_curve(runs: Mapping[int, LearningCurve], values: str = "losses") -> tup
 
 
 def corrected(pairs: Pairs) -> Pairs:
-    """The pairs with p-values corrected for how many there are (Holm 1979).
+    """Return the pairs with p-values corrected for their number (Holm 1979).
 
-    A verdict names the best of the others, chosen by what was measured, and each model has one: without correction, one
-    of many equal models would often be called worse than the luckiest.
+    Each model is compared with the best of the others, chosen by the same measurements. Without correction, one of many
+    equal models would often be called worse than the one that is best by chance.
     """
     for name in ("p", "test_p"):
         known = {models: p for models, pair in pairs.items() if (p := getattr(pair, name)) is not None}
@@ -130,7 +130,7 @@ def corrected(pairs: Pairs) -> Pairs:
 
 
 def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Evidence | None:
-    """Paired difference (second minus first) over the seeds that both have; None without a common seed."""
+    """Return the paired difference (second minus first) over common seeds; None without a common seed."""
     both = [seed for seed in first if seed in second]
     if not both:
         return None
@@ -140,7 +140,7 @@ def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Evide
 
 
 def percent(values: Sequence[float]) -> Estimate:
-    """The mean of shares over seeds, with Student's interval cut off where a share ends."""
+    """Return the mean of shares over seeds, with Student's interval cut off at 0 and 100."""
     average = mean(values)
     if average.low is None or average.high is None:
         return average
@@ -148,5 +148,5 @@ def percent(values: Sequence[float]) -> Estimate:
 
 
 def listed(words: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Return `a`, `a and b`, `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

@@ -16,13 +16,13 @@ class Row(NamedTuple):
     experiment: str
     """Name of the question that fills the row."""
     good: Literal["high", "low", ""] = ""
-    """Which figures are good; empty if neither is."""
+    """Which values are good; empty if neither."""
     literature: str = ""
     """Published findings with their sources; empty if there are none."""
     key: bool = False
-    """True if the row's figure is shown beside the table at the head of the report."""
-    without: str = "no figure"
-    """Text of a cell that was measured but has no figure."""
+    """True if the row's figure is shown with the table at the top of the report."""
+    without: str = "no value"
+    """Text of a cell that was measured but has no value."""
 
 
 # Rows by name, in the order of the table.
@@ -31,7 +31,7 @@ Rows = dict[str, Row]
 # The classroom table.
 ROWS: Rows = {
     "sequential steps": Row(
-        "How long is the chain of operations that must wait for each other?",
+        "How long is the longest chain of dependent operations?",
         "parallelism",
         "low",
         "O(n) in a recurrence, O(1) in self-attention (Vaswani et al. 2017, table 1), O(log n) in a scan (Martin and "
@@ -39,36 +39,36 @@ ROWS: Rows = {
         key=True,
     ),
     "parallel computation": Row(
-        "How much of its work could be done at once?",
+        "How much of its work can run in parallel?",
         "parallelism",
         "",
-        "On p processors a computation takes no longer than its work divided by p plus its longest chain (Brent 1974).",
+        "On p processors, a computation takes at most its work divided by p plus its longest chain (Brent 1974).",
     ),
     "training speed": Row(
-        "How many tokens are learned from in a second?",
+        "How many tokens per second does it train on?",
         "parallelism",
         "high",
-        "A layer of self-attention does less than a recurrent one while sentences are shorter than vectors: n²·d "
+        "Self-attention needs fewer operations per layer than recurrence if the length n is below the width d: n²·d "
         "against n·d² (Vaswani et al. 2017, table 1).",
     ),
     "memory": Row(
-        "How does memory grow with length?",
+        "How does peak memory grow with length?",
         "memory",
         "low",
-        "Attention's grows as n² where weights are kept, as n where they are made block by block (Dao et al. 2022).",
+        "Attention needs memory ~ n² if its weights are stored, ~ n if computed block by block (Dao et al. 2022).",
         key=True,
     ),
     "long-term dependencies": Row(
-        "How far back can it reach?",
+        "Over what distance does it recall?",
         "long-range",
         "high",
         "An LSTM bridged more than 1,000 steps (Hochreiter and Schmidhuber 1997).",
     ),
     "learning long-term dependencies": Row(
-        "How soon does it learn to look far back?",
+        "How soon does it learn long dependencies?",
         "long-range",
         "low",
-        "The longer the way, the harder it is to learn by gradient descent (Bengio et al. 1994).",
+        "The longer a dependency, the harder it is to learn by gradient descent (Bengio et al. 1994).",
         key=True,
     ),
     "copying": Row(
@@ -82,7 +82,7 @@ ROWS: Rows = {
         "How many pairs can it recall?",
         "associative-recall",
         "high",
-        "Attention recalls at any width what a fixed state recalls only if it is wide (Arora et al. 2023).",
+        "Attention recalls at any width; a state of fixed size must be wide (Arora et al. 2023).",
         key=True,
     ),
     "state tracking": Row(
@@ -93,44 +93,44 @@ ROWS: Rows = {
         key=True,
     ),
     "vanishing and exploding gradients": Row(
-        "What is left of a gradient per step of distance?",
+        "By what factor does a gradient change per step?",
         "gradients",
         "",
-        "In a tanh recurrence gradients vanish where the matrix's largest singular value is below 1, and explode only "
-        "where it is above (Pascanu et al. 2013).",
+        "In a tanh recurrence, gradients vanish if the largest singular value of the matrix is below 1, and explode "
+        "only if it is above (Pascanu et al. 2013).",
         key=True,
         without="no factor",
     ),
     "initialisation": Row(
-        "How soon does it learn from the initialisation that keeps its gradients?",
+        "How soon does it learn if its initialisation preserves gradients?",
         "initialization",
         "low",
-        "An LSTM whose forget gate begins open learns long dependencies sooner (Gers et al. 2000; Jozefowicz et al. "
-        "2015).",
+        "An LSTM whose forget gate is open at initialisation learns long dependencies sooner (Gers et al. 2000; "
+        "Jozefowicz et al. 2015).",
     ),
     "bits between encoder and decoder": Row(
         "How many bits pass from encoder to decoder?",
         "capacity",
         "high",
-        "A recurrent network remembers about one number of its input per unit (Collins et al. 2017).",
+        "A recurrent network stores about one number of its input per hidden unit (Collins et al. 2017).",
     ),
     "text longer than trained on": Row(
         "Does it keep its quality on texts longer than it was trained on?",
         "bottleneck",
         "high",
-        "It falls where one vector holds the sentence (Cho et al. 2014), and with attention not even at 50 words "
+        "It falls if one vector encodes the sentence (Cho et al. 2014), but not with attention, even at 50 words "
         "(Bahdanau et al. 2015).",
         key=True,
     ),
     "position information": Row(
-        "What does it know of the order of words?",
+        "How much does it rely on word order?",
         "positions",
         "",
-        "Learned and sinusoidal positions serve a Transformer equally well (Vaswani et al. 2017, table 3); a causal "
+        "Learned and sinusoidal positions are equally good in a Transformer (Vaswani et al. 2017, table 3); a causal "
         "decoder learns positions without either (Haviv et al. 2022).",
     ),
     "strings longer than trained on": Row(
-        "Does it process longer strings than it was trained on?",
+        "Does it generalize to strings longer than trained on?",
         "length-generalization",
         "high",
         "Relative biases extrapolate, sinusoidal and learned positions do not (Press et al. 2022; Kazemnejad et al. "
@@ -146,24 +146,24 @@ ROWS: Rows = {
         key=True,
     ),
     "decoding cost": Row(
-        "What does an output token cost?",
+        "How long does an output token take?",
         "decoding",
         "low",
-        "Writing token by token, a Transformer waits for its keys and values, which are read again for each "
+        "A Transformer's decoding is limited by memory bandwidth: each token reads all keys and values again "
         "(Shazeer 2019).",
     ),
     "scalability": Row(
-        "What does a larger model gain?",
+        "How much does size lower its loss?",
         "scaling",
         "high",
-        "The loss of a Transformer language model falls with its parameters to the power of −0.076, embeddings not "
-        "counted (Kaplan et al. 2020).",
+        "The loss of a Transformer language model falls with its parameters, without embeddings, to the power of "
+        "−0.076 (Kaplan et al. 2020).",
     ),
     "fine-tuning": Row(
-        "How good is it with few pairs, after learning the other direction?",
+        "How low is its loss with few pairs, after pre-training?",
         "transfer",
         "low",
-        "Having learned a large language pair first gave four small ones 5.6 BLEU on average (Zoph et al. 2016).",
+        "Pre-training on a large language pair gave four small ones 5.6 BLEU on average (Zoph et al. 2016).",
     ),
 }
 
@@ -178,7 +178,7 @@ class ClaimText(NamedTuple):
     experiment: str
     """Name of the question that decides it."""
     good: Literal["high", "low", ""] = ""
-    """Which numbers are good; empty if neither are."""
+    """Which numbers are good; empty if neither."""
 
 
 # Claims by name, in the order of the classroom table.
@@ -234,24 +234,22 @@ TABLES: dict[Task, Rows] = {
     "translation": ROWS,
     "classification": {
         "accuracy": Row(
-            "How many texts does it give the right class?",
+            "How many texts does it classify correctly?",
             "classification",
             "high",
-            "A linear model of words and their pairs is often as accurate as deep ones (Joulin et al. 2017).",
+            "A linear model of words and bigrams is often as accurate as deep ones (Joulin et al. 2017).",
             key=True,
         ),
-        "accuracy of long texts": Row(
-            "Does it get worse with the length of the text?", "text-length", "high", key=True
-        ),
+        "accuracy of long texts": Row("Does accuracy fall with text length?", "text-length", "high", key=True),
         "calibration": Row(
-            "Does it know how often it is right?",
+            "Does its confidence match its accuracy?",
             "classification",
             "low",
-            "Modern networks are surer than they are right (Guo et al. 2017).",
+            "Modern networks are overconfident (Guo et al. 2017).",
             key=True,
         ),
-        "training speed": Row("How many tokens are learned from in a second?", "classification", "high"),
-        "training cost": Row("What does a whole run take of the processor?", "classification", "low"),
+        "training speed": Row("How many tokens per second does it train on?", "classification", "high"),
+        "training cost": Row("How much CPU time does a whole run take?", "classification", "low"),
     },
 }
 
@@ -290,13 +288,13 @@ PLANS: dict[Profile, Plan] = {
             *("parallelism", "memory", "long-range", "copying", "associative-recall", "state-tracking"),
             *("gradients", "decoding"),
         ),
-        "models must be trained for it until they learn no more, which takes much longer",
+        "models must be trained to convergence, which takes much longer",
     ),
     "lecture": Plan(
         "compare_lecture",
         5,
         tuple(name for name in experiments_of("translation") if name != "scaling"),
-        "five sizes of each model must be trained for it until they learn no more, more than once",
+        "five sizes of each model must be trained to convergence, more than once",
     ),
     "definitive": Plan("compare_multi30k", 5, experiments_of("translation")),
 }

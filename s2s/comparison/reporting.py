@@ -59,7 +59,7 @@ class Interval(Column):
     """Three columns: the value of an `Estimate` or a `Difference`, and the ends of its interval.
 
     Attributes:
-        of_what: Put in brackets behind `low` and `high`, to tell several intervals apart.
+        of_what: Put in brackets after `low` and `high`, to distinguish several intervals.
     """
 
     of_what: str = ""
@@ -101,7 +101,7 @@ def gates_table(of_what: str, gates: Mapping[Names, Sequence[Gate]], heads: Sequ
         for names, own in gates.items()
         for gate in own
     ]
-    return table("gates", f"What must be true of {of_what}", (*heads, "holds", "what was found"), rows)
+    return table("gates", f"Validity checks of {of_what}", (*heads, "passed", "result"), rows)
 
 
 def filled(*tables: Table) -> list[Table]:
@@ -111,7 +111,7 @@ def filled(*tables: Table) -> list[Table]:
 
 def stopped(heads: Sequence[str], rows: Iterable[Sequence[Value]]) -> Table:
     """Build the table of measurements that ended early; the last cell of a row is the reason."""
-    return table("ends", "Where a measurement ended before the longest length, and why", [*heads, "reason"], rows)
+    return table("ends", "Measurements that ended before the longest length", [*heads, "reason"], rows)
 
 
 def axis(label: str, unit: str = "", log: bool = False) -> Axis:

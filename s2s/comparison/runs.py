@@ -30,7 +30,7 @@ class Cost:
     """Cost of a run: training, validations and test."""
 
     seconds: float | None  # wall-clock time; None if the run was interrupted
-    cpu_seconds: float | None  # CPU time of all threads; likewise
+    cpu_seconds: float | None  # CPU time of all threads; None if the run was interrupted
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class LearningCurve:
     seconds: list[float]  # training time before each validation: CPU time on a CPU, else wall-clock time
     losses: list[float]  # validation losses
     run_seconds: float | None = None  # wall-clock time of the whole run; None if it was interrupted
-    cpu_seconds: float | None = None  # CPU time of the whole run; likewise
+    cpu_seconds: float | None = None  # CPU time of the whole run; None if it was interrupted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ def learning_curve(folder: Path, device_context: DeviceContext) -> LearningCurve
 def stopwatch(device_context: DeviceContext) -> Callable[[], float]:
     """Return a clock for trainings in parallel processes: CPU time on a CPU, wall-clock time elsewhere.
 
-    Other processes do not change the CPU time of a training, which has one thread.
+    Other processes hardly change the CPU time of a training, which has one thread.
     """
     return time.process_time if device_context.device.type == "cpu" else time.perf_counter
 

@@ -1,6 +1,6 @@
 """Creation of a comparison's folder, and checks that its task and data stay the same.
 
-`recipe.yaml` is the task, `comparison.json` the plan. Copies are stored beside the trials that they hold for.
+`recipe.yaml` is the task, `comparison.json` the plan. Copies are stored with the trials.
 """
 
 import json
@@ -29,14 +29,14 @@ from s2s.training.precision import PrecisionBenchmark, benchmark_precision, chec
 if TYPE_CHECKING:
     from s2s.recipe.schema import TrainRecipe
 
-# Settings that do not change results on one machine, and the exception among them.
+# Settings that do not change results on one machine, and the exceptions.
 _MAY_CHANGE = ("data.root", "device", "run", "name", "description")
 _MAY_NOT = ("device.precision",)
 _DATA = "data.json"
 
 
 def create(folder: Path, base: "TrainRecipe", summary: Summary, log: Callable[[str], None] = lambda line: None) -> None:
-    """Create the folder of a new comparison, once all its models are checked.
+    """Create the folder of a new comparison after checking all its models.
 
     Args:
         base: Recipe of the task.
@@ -76,7 +76,7 @@ def finalize_task(base: "TrainRecipe") -> ComparedRecipe:
 
 
 def load_summary(folder: Path) -> Summary:
-    """Read the plan of a comparison, or the copy beside its trials.
+    """Read the plan of a comparison, or the copy stored with its trials.
 
     Raises:
         UserError: The folder holds no comparison, or the plan cannot be read.
@@ -84,17 +84,17 @@ def load_summary(folder: Path) -> Summary:
     check_outermost(folder)
     kept = next((path for path in (folder / COMPARISON, folder / CELLS / COMPARISON) if path.exists()), None)
     if kept is None:
-        what, remedy = identify_folder(folder) or ("no comparison, or one that did not begin", "")
+        what, remedy = identify_folder(folder) or ("no comparison, or one that was not started", "")
         raise UserError(
             f"is {what}",
             where=str(folder),
-            remedy=remedy or "repeat the command that began it, or name a folder such as runs/compare-rnn-transformer",
+            remedy=remedy or "repeat the command that starts it, or name a folder such as runs/compare-rnn-transformer",
         )
     return read_summary(kept)
 
 
 def load_task(folder: Path) -> ComparedRecipe:
-    """Read the recipe of a comparison's task, or the copy beside its trials.
+    """Read the recipe of a comparison's task, or the copy stored with its trials.
 
     Raises:
         UserError: The recipe cannot be read, or it changed since the trials were run.
@@ -112,14 +112,14 @@ def load_task(folder: Path) -> ComparedRecipe:
         raise UserError(
             f"{', '.join(keys)} changed since the trials were run",
             where=str(folder / RECIPE),
-            remedy=f"copy {quote_path(copy)} over it (only {', '.join(_MAY_CHANGE)} may differ, but for "
-            f"{', '.join(_MAY_NOT)}), or begin another comparison with --out",
+            remedy=f"copy {quote_path(copy)} over it (only {', '.join(_MAY_CHANGE)} may differ, except "
+            f"{', '.join(_MAY_NOT)}), or start another comparison with --out",
         )
     return recipe
 
 
 def check_data(folder: Path, recipe: ComparedRecipe) -> None:
-    """Check that the data are those of the trials, by digests; store the digests if there are none yet.
+    """Check by digests that the data are those of the trials; store the digests if there are none yet.
 
     Raises:
         UserError: A split of the corpus changed.
@@ -129,18 +129,18 @@ def check_data(folder: Path, recipe: ComparedRecipe) -> None:
         make_folder(path.parent)
         write_atomically(path, json.dumps(now, indent=1) + "\n")
         return
-    remedy = "remove it if the data are still the same, or begin another comparison with --out"
+    remedy = "remove it if the data are still the same, or start another comparison with --out"
     before = read_json(path, dict[str, str], remedy)
     if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
         raise UserError(
             f"{', '.join(changed)}: the data changed since the trials were run",
             where=str(folder / RECIPE),
-            remedy="restore the data, or begin another comparison with --out",
+            remedy="restore the data, or start another comparison with --out",
         )
 
 
 def save_summary(folder: Path, summary: Summary) -> None:
-    """Save the plan of a comparison, and copies of plan and task beside the trials."""
+    """Save the plan of a comparison, and copies of plan and task with the trials."""
     make_folder(folder / CELLS)
     recipes = [folder / CELLS / RECIPE, folder / RECIPE]
     for one, other in (recipes, recipes[::-1]):
@@ -184,10 +184,10 @@ def _check_bf16(recipes: Mapping[str, ComparedRecipe]) -> None:
 def _check_free(folder: Path, base: ComparedRecipe) -> None:
     if not folder.exists() or (folder.is_dir() and is_unstarted(folder)):
         return
-    # An interrupted start leaves the same recipe, and no plan.
+    # An interrupted start leaves the same recipe without a plan.
     begun = folder.is_dir() and is_unstarted(folder, RECIPE)
     if begun and read_file(folder / RECIPE) == dump(base).encode():
         return
     there = any((place / COMPARISON).exists() for place in (folder, folder / CELLS))
-    again = f"continue it with `s2s compare --resume {quote_path(folder)}`, or " if there else ""
+    again = f"resume it with `s2s compare --resume {quote_path(folder)}`, or " if there else ""
     raise UserError("already exists", where=str(folder), remedy=f"{again}name another folder with --out")

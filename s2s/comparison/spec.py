@@ -39,15 +39,15 @@ CELLS = "cells"
 Measured = dict[str, Any]
 """Measurement as a JSON object, as it is stored."""
 MACHINE = "machine"
-"""A measurement with a field of this name is loaded with the processor that made it, and the precision."""
+"""Field of a measurement that is filled with processor and precision when it is loaded."""
 
 
 class NotForThisModel(UserError):
-    """A model cannot be measured in a question by its kind; the reason is shown in its cell of the table."""
+    """A question does not apply to a kind of model; the model's cell in the table shows the reason."""
 
 
 class NoSuchSize(UserError):
-    """No width gives a model the number of parameters of the others."""
+    """No width gives a model as many parameters as the others."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class RateChoice:
 
     chosen: float
     tried: tuple[float, ...]
-    losses: tuple[float | None, ...] = ()  # validation losses of short trainings at `tried`; None where one failed
+    losses: tuple[float | None, ...] = ()  # validation losses of short trainings at `tried`; None if one failed
     whole: tuple[tuple[float, float | None], ...] = ()  # rates of full trainings with their validation losses
     inside: bool = False  # True if the chosen rate has worse ones on both sides
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model of a comparison, with everything that was chosen for it.
+    """A model of a comparison, with its tuned settings.
 
     Attributes:
         name: Name on the command line: the kind of the model, and its settings if it has any.
@@ -94,7 +94,7 @@ class Candidate:
         """The recipe of a comparison on translation.
 
         Raises:
-            TypeError: The task is another.
+            TypeError: The task is not translation.
         """
         if not isinstance(self.recipe, Recipe):
             raise TypeError(f"{self.name} does not translate: its task is {self.recipe.task}")
@@ -140,14 +140,14 @@ def _restored(name: str, recipe: tuple[str, str, str], chosen: tuple[Any, ...]) 
 
 
 def comparable(recipe: "TrainRecipe") -> ComparedRecipe:
-    """Return the recipe, if models are compared on its task.
+    """Return the recipe if models are compared on its task.
 
     Raises:
-        UserError: They are not.
+        UserError: Models are not compared on its task.
     """
     if isinstance(recipe, Recipe | ClassificationRecipe):
         return recipe
-    raise UserError(f"models are not compared on task {recipe.task}", remedy=f"those of {' and '.join(TABLES)} are")
+    raise UserError(f"models are not compared on task {recipe.task}", remedy=f"use {' or '.join(TABLES)}")
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Comparison:
         candidates: Candidates in the order of the command.
         seeds: Seeds of the repetitions, from 1.
         device_context: Device and precision.
-        sized_for: Kind of the device that the comparison began on, which selects the sizes; empty: this device's.
+        sized_for: Kind of the device that the comparison started on, which selects the sizes; empty: this device.
     """
 
     folder: Path
@@ -182,7 +182,7 @@ class Comparison:
     def sizes(self, table: Mapping[Scale, S]) -> S:
         """Return a question's sizes for this profile and device.
 
-        Without an entry for the profile, the sizes of `definitive` are used; without one for GPUs, the profile's.
+        The entry for GPUs is optional. Without an entry for the profile, the sizes of `definitive` are used.
         """
         by_name: dict[str, S] = {**table}
         on_gpu = (self.sized_for or self.device_context.device.type) == "cuda"
@@ -201,9 +201,9 @@ class Trial:
     Attributes:
         model: Name of the candidate.
         part: Part of the question, in lower-case letters, digits and single hyphens; may be empty.
-        seed: Seed of the repetition; None for a search, which has a seed of its own, and if nothing is random.
+        seed: Seed of the repetition; None for a search, which has a separate seed, and if nothing is random.
         in_round: True for a timing that is comparable only with those of the same part and session.
-        search: Search for the learning rate at which this one trains. The trial starts when the search has ended.
+        search: Search for the learning rate of this training. The trial starts when the search has ended.
     """
 
     model: str
@@ -248,8 +248,8 @@ class Experiment(Generic[M]):
     """A question of a comparison: its trials, how each is measured, and how the measurements are analysed.
 
     The package of the question, named after it, has two texts for the report: `METHOD.md` describes the measurement,
-    `LIMITS.md` what the numbers do not show. `TABLES` of `s2s.comparison.plans` has the rows of the table that a
-    question fills.
+    `LIMITS.md` lists its limitations. `TABLES` of `s2s.comparison.plans` has the rows of the table that a question
+    fills.
 
     Attributes:
         name: Name after `--experiment`.
@@ -257,11 +257,11 @@ class Experiment(Generic[M]):
         trials: Returns all trials, in the order of execution.
         measure: Runs one trial. Raises `NotForThisModel` if the model cannot be measured, and `UserError` if a training
             failed.
-        analyse: Turns the measurements of successful trials into verdicts, figures and tables. It reads nothing but the
+        analyse: Turns the measurements of successful trials into verdicts, figures and tables. It reads only the
             measurements and the comparison, so that it can be repeated without measuring.
         measurement: Reads a stored measurement: a dataclass, or a union of those of several kinds of trials.
         exclusive: True if trials measure time or memory, and must run alone.
-        tuning_level: What the trials depend on that tuning selects.
+        tuning_level: Tuned settings that the trials depend on.
         depends_on: Name of the question whose trained models this one uses; it runs before.
         depends_on_part: Part of the trials that use them; empty: all.
         numbers: Returns the values of the placeholders in `METHOD.md`.
@@ -328,10 +328,10 @@ def by_model(comparison: Comparison, measured: Mapping[Trial, M], part: str = ""
 
 
 def check_translates(model: Seq2Seq, name: str) -> None:
-    """Refuse a one-to-one decoder, whose target must be as long as its source.
+    """Check that a model's decoder is not one-to-one, with targets as long as their sources.
 
     Raises:
-        NotForThisModel: The model has one.
+        NotForThisModel: The decoder is one-to-one.
     """
     if model.decoder.is_one_to_one:
         raise one_to_one_error(name)

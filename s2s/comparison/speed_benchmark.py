@@ -1,9 +1,9 @@
 """Speed benchmarks in rounds, with a reference that detects changes of the machine's speed.
 
-A round measures every candidate once, one after the other; the next round begins when all had their turn. A
-disturbance of a minute then affects neighbouring measurements alike, and their ratio within a round is more accurate
-than that of two times half an hour apart. Therefore the unit of intervals and tests is the round, not the repetition.
-A longer disturbance affects a whole measurement: figures are medians over rounds, and tests leave out the extreme ones.
+A round measures every candidate once, one after the other; the next round starts when all are measured. A disturbance
+of a minute then affects neighbouring measurements alike, and their ratio within a round is more accurate than that of
+two times half an hour apart. Therefore the unit of intervals and tests is the round, not the repetition. A longer
+disturbance affects a whole measurement: figures are medians over rounds, and tests trim the extreme rounds.
 """
 
 import math
@@ -39,7 +39,7 @@ from s2s.training.device import DeviceContext
 
 ROUNDS = 8
 MARGIN = 0.05
-"""Share by which two speeds may differ and be called equal."""
+"""Relative difference up to which two speeds count as equal."""
 TEST = "trimmed t-test over rounds, Holm"
 """Name of the test of two speeds, see `s2s.evaluation.differences.trimmed`."""
 TYPICAL = 32
@@ -51,7 +51,7 @@ EQUAL_DEPTH_PART = "equal-depth-round"
 _TRIES = 3
 
 Reference = Literal["product", "chain"]
-"""Work whose time tells whether the machine kept its speed: one large matrix product, or many small operations."""
+"""Reference work that detects changes of the machine's speed: one large matrix product, or many small operations."""
 _REFERENCES: dict[Reference, str] = {"product": PRODUCT, "chain": CHAIN}
 References = Mapping[int, Sequence[float]]
 """Seconds of the reference by round."""
@@ -66,9 +66,9 @@ class TimedMeasurement:
     """Base of measurements that `measure_steadily` makes.
 
     Attributes:
-        references: Seconds of the reference before and after it, by place.
+        references: Seconds of the reference before and after the measurement, by place.
         reference: Kind of reference.
-        tries: How often it was made, because the machine had changed.
+        tries: Number of measurements; more than one if the machine's speed changed.
     """
 
     references: dict[str, list[float]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Place:
 
 
 def places(device_context: DeviceContext) -> list[Place]:
-    """Compute placements to measure: one CPU thread, and what the comparison uses."""
+    """Return the compute placements to measure: one CPU thread, and the placement of the comparison."""
     device, threads = device_context.device, torch.get_num_threads()
     if device.type != "cpu":
         alone = Place("1 thread", DeviceContext(torch.device("cpu"), torch.float32), 1)
@@ -113,16 +113,16 @@ def measure_steadily(
 ) -> T:
     """Measure between two runs of the reference at each place, and repeat if the machine's speed changed.
 
-    A measurement is repeated, up to three times, where the speed changed since its round began, or is lower than the
-    clock explains; the steadiest is kept. All trials together are repeated at most half as often as there are trials,
-    so a machine that is never steady does not make a comparison much longer.
+    A measurement is made up to three times if the speed changed since its round began, or is lower than the clock
+    explains; the steadiest is kept. The number of repetitions is at most half the number of trials, so an unsteady
+    machine does not make a comparison much longer.
 
     Args:
         measure: Makes the measurement.
         where: Places that it uses.
         folder: Stored results of the question.
         trials: All timed trials of the question.
-        trial: The one that is measured now.
+        trial: The trial that is measured now.
 
     Returns:
         The steadiest measurement, with `references`, `reference` and `tries`.
@@ -131,7 +131,7 @@ def measure_steadily(
     left = len(trials) // 2 - sum(own["tries"] - 1 for own in before.values())
 
     def excess(place: str, own: Sequence[float]) -> float:
-        """Return by how much the machine's speed changed beyond what is allowed."""
+        """Return the change of the machine's speed beyond the allowed one."""
         alike = {each: one for each, one in before.items() if one.get("reference") == "chain"}
         every = {each: one["references"].get(place, ()) for each, one in alike.items()}
         this_round = [s for each, seconds in every.items() if each.part == trial.part for s in seconds]
@@ -156,37 +156,37 @@ def _references(where: Sequence[Place]) -> dict[str, float]:
 
 
 def round_trials(models: Sequence[str], part: str = "round", rounds: int = ROUNDS) -> list[Trial]:
-    """Trials of all candidates in turn, round by round."""
+    """Return the trials of all candidates in turn, round by round."""
     return [Trial(model, f"{part}-{i + 1}", in_round=True) for i in range(rounds) for model in models]
 
 
 def by_round(measured: Mapping[Trial, T], model: str, part: str = "round") -> dict[int, T]:
-    """Measurements of a candidate by round."""
+    """Return the measurements of a candidate by round."""
     own = [(trial.part.rpartition("-"), one) for trial, one in measured.items() if trial.model == model]
     return dict(sorted((int(i), one) for (name, _, i), one in own if name == part))
 
 
 def references(rounds: Mapping[int, TimedMeasurement], place: str) -> References:
-    """Seconds of the reference at a place, by round."""
+    """Return the seconds of the reference at a place, by round."""
     return {i: one.references[place] for i, one in rounds.items() if place in one.references}
 
 
 def rivals(names: Sequence[str]) -> list[str]:
-    """Places among which each candidate takes its fastest: all numbers of threads, or the GPU alone."""
+    """Return the places of which each candidate uses its fastest: all numbers of threads, or only the GPU."""
     return list(names) if not names or names[-1].endswith("threads") else list(names[-1:])
 
 
 def at_best(names: Sequence[str]) -> str:
-    """`, with the number of threads that is fastest for it`; empty where there is no choice among the places."""
+    """Return `, with the number of threads that is fastest for it`; empty without a choice of places."""
     return ", with the number of threads that is fastest for it" if len(rivals(names)) > 1 else ""
 
 
 def fastest_place(speeds: Mapping[str, Speeds], watched_at: Mapping[str, References]) -> str:
-    """Place with the highest median speed over steady rounds; empty if there is none.
+    """Return the place with the highest median speed over steady rounds; empty if there is none.
 
     Args:
         speeds: Speeds of one candidate, by place.
-        watched_at: Seconds of the reference around them, by place.
+        watched_at: Seconds of the reference around the measurements, by place.
     """
     known = {place: own for place, own in speeds.items() if own}
     if not known:
@@ -197,7 +197,7 @@ def fastest_place(speeds: Mapping[str, Speeds], watched_at: Mapping[str, Referen
 
 
 def fastest_times(at: Mapping[str, Times], rounds: Mapping[int, TimedMeasurement]) -> Times:
-    """Times of one candidate, each length at the place that is fastest for it.
+    """Return the times of one candidate, each length at its fastest place.
 
     Args:
         at: Times by place.
@@ -225,19 +225,19 @@ def exponent_over_rounds(times: Times) -> tuple[float, float, Estimate] | None:
 
 
 def _enough(steady: Sequence[int], every: Iterable[int]) -> list[int]:
-    """The steady rounds; all, where they are too few for a verdict."""
+    """Return the steady rounds, or all rounds if the steady ones are too few for a verdict."""
     return list(steady) if len(steady) >= LEAST else sorted(every)
 
 
 @dataclass(frozen=True)
 class SpeedBenchmark:
-    """Speeds of candidates by round, each at the place that is fastest for it.
+    """Speeds of candidates by round, each at its fastest place.
 
     Estimates and tests use the rounds in which the machine was steady.
 
     Attributes:
         speeds: Positive speeds by model and round; the higher the better.
-        references: Seconds of the reference around them, by model and every place among which it chose.
+        references: Seconds of the reference around the measurements, by model and every place that it could choose.
         places: The chosen place by model.
     """
 
@@ -252,11 +252,11 @@ class SpeedBenchmark:
         places: Sequence[str],
         speeds: Callable[[str, str], Speeds],
     ) -> "SpeedBenchmark":
-        """Benchmark of candidates that have any speeds.
+        """Build the benchmark of the candidates that have speeds.
 
         Args:
             rounds: Measurements by model and round.
-            places: Places among which each candidate takes its fastest.
+            places: Places of which each candidate uses its fastest.
             speeds: Speeds of a model at a place.
         """
         held = {model: {place: references(own, place) for place in places} for model, own in rounds.items()}
@@ -266,17 +266,17 @@ class SpeedBenchmark:
         return cls({model: known[model][place] for model, place in chosen.items()}, held, chosen)
 
     def speed(self, model: str) -> Estimate:
-        """Median speed over the rounds of `counted`."""
+        """Return the median speed over the rounds of `counted`."""
         return median(self.counted(model))
 
     def counted(self, model: str) -> list[float]:
-        """Speeds in the rounds of its verdict: those that are steady for it and for its rival."""
+        """Return the speeds in the rounds of its verdict: those that are steady for it and for its rival."""
         other = self.best_other(model)
         own, used = self.speeds[model], self._used(*filter(None, (model, other)))
         return [own[i] for i in used] or list(own.values())
 
     def _watched(self, *models: str) -> dict[str, dict[int, list[float]]]:
-        """References around all of these models, by place that any chose and round that all have."""
+        """Return the references around all of these models, by places that any chose and rounds that all have."""
         found = {}
         for place in dict.fromkeys(self.places[model] for model in models):
             every = [self.references[model][place] for model in models]
@@ -306,17 +306,17 @@ class SpeedBenchmark:
         return {model: statistics.median(own) for model, own in every.items()}
 
     def best_other(self, model: str) -> str | None:
-        """The fastest of the other candidates; None without others."""
+        """Return the fastest of the other candidates; None without others."""
         return max((name for name in self.speeds if name != model), key=self._medians.__getitem__, default=None)
 
     def steady(self, *models: str) -> Gate:
-        """Validity check: the machine kept its speed in enough rounds, without drift."""
+        """Check that the machine kept its speed in enough rounds, without drift."""
         times = {model: {i: 1 / speed for i, speed in self.speeds[model].items()} for model in models}
         return machine_steady(self._watched(*models), times)
 
     @cached_property
     def _ties(self) -> int:
-        """Number of pairs that could be called a tie."""
+        """Number of pairs that may be a tie."""
         return sum(self.steady(*each).passed for each in self.pairs)
 
     def assess(self, model: str) -> Assessment:
@@ -340,12 +340,12 @@ class SpeedBenchmark:
         if outcome == "undecided":
             seen = math.expm1(difference.detectable(level=self.pairs.level))
             return replace(
-                found, reasons=(f"a difference of {seen:.0%} would have been seen in 80 % of such comparisons",)
+                found, reasons=(f"a difference of {seen:.0%} would be detected in 80 % of such comparisons",)
             )
         return found
 
     def sign(self, model: str, other: str) -> int | None:
-        """`sign` of the speed ratio of two candidates; None where one was not measured."""
+        """Return the `sign` of the speed ratio of two candidates; None if one was not measured."""
         if not {model, other} <= self.speeds.keys():
             return None
         used = self._used(model, other)
@@ -353,7 +353,7 @@ class SpeedBenchmark:
         return sign(statistics.median(ratios)) if ratios else None
 
     def robustness(self, model: str, variations: Mapping[str, "SpeedBenchmark"]) -> dict[str, bool]:
-        """True where the candidate compares with the same rival as it does here; identical benchmarks are left out."""
+        """Return by variation whether the outcome against the rival stays the same; skip identical benchmarks."""
         other = self.best_other(model)
         if other is None:
             return {}
@@ -395,33 +395,33 @@ def assess_count(
 
 
 def pairs_table(title: str, benchmarks: Mapping[str, SpeedBenchmark]) -> Table:
-    """Table of the speed ratios of all pairs in each benchmark."""
+    """Build the table of the speed ratios of all pairs in each benchmark."""
     rows = []
     for what, benchmark in benchmarks.items():
         for (a, b), found in benchmark.pairs.items():
             ratio = Estimate(*(math.exp(each) for each in (found.value, *found.interval())))
             equal = found.equivalence_p(math.log1p(MARGIN))
             steady = benchmark.steady(a, b).passed
-            # with too few rounds nothing is concluded, so their power does not matter
+            # with too few rounds there is no verdict, so the power does not matter
             seen = 100 * math.expm1(found.detectable(level=benchmark.pairs.level)) if steady else None
             where = f"{benchmark.places[b]} / {benchmark.places[a]}"
             p = benchmark.pairs.p[a, b]
             rows.append((what, f"{b} / {a}", where, ratio, p, equal, seen, "yes" if steady else "no"))
     columns = [
-        "of",
+        "benchmark",
         "models",
-        "with",
+        "places",
         Interval("times as fast", lambda row: row[3], 3),
         Column("p (Holm)", lambda row: row[4], 4),
         Column(f"p (equal within {MARGIN:.0%})", lambda row: row[5], 4),
-        Column("seen in 80 % (%)", lambda row: row[6], 1),
+        Column("detectable with 80 % power (%)", lambda row: row[6], 1),
         "steady",
     ]
     return table("pairs", title, columns, rows)
 
 
 def machine_table(rounds: Mapping[tuple[str, ...], Mapping[int, TimedMeasurement]], heads: Sequence[str]) -> Table:
-    """Table of the seconds of the reference before and after each measurement.
+    """Build the table of the seconds of the reference before and after each measurement.
 
     Args:
         rounds: Measurements by names and round.
@@ -433,6 +433,6 @@ def machine_table(rounds: Mapping[tuple[str, ...], Mapping[int, TimedMeasurement
         for i, one in own.items()
         for place, seconds in one.references.items()
     )
-    title = "The machine: time of the same reference before and after each measurement"
-    columns = (*heads, "round", "place", "reference", "before, ms", "after, ms", "measured so often")
+    title = "Machine speed: time of the reference before and after each measurement"
+    columns = (*heads, "round", "place", "reference", "before (ms)", "after (ms)", "number of measurements")
     return table("machine", title, columns, rows)

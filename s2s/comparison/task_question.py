@@ -1,6 +1,6 @@
-"""Questions on synthetic tasks: candidates of several widths are trained on a task, and tested at all of its sizes.
+"""Questions on synthetic tasks: candidates of several widths are trained on a task and tested at all of its sizes.
 
-Each question is a list of tasks with their budgets (`TaskPlan`); trials, measurement and analysis are the same.
+A question is a list of tasks with their budgets (`TaskPlan`). All share the trials, the measurement and the analysis.
 """
 
 import math
@@ -31,8 +31,8 @@ from s2s.recipe.installed import module_of
 from s2s.training.device import derive_seed
 
 MASTERED = 0.95
-"""Share of right answers at which a size counts as mastered."""
-# Settings of all models on synthetic tasks; a network that also reads from the end would need to remember less.
+"""Accuracy at which a size counts as mastered."""
+# Settings of all models on synthetic tasks. Encoders are unidirectional: a bidirectional one needs to remember less.
 OPTIONS: dict[str, object] = {
     "decoder_layers": 1,
     "dropout": 0.0,
@@ -50,19 +50,20 @@ class TaskPlan:
 
     Attributes:
         task: The task.
-        width: Width of states and embeddings that decides.
+        width: Deciding width of states and embeddings.
         others: Further widths.
         seeds: Number of trainings at `width`.
         other_seeds: Number of trainings at each of the other widths.
-        updates: Limit of a training.
+        updates: Maximum number of updates of a training.
         trial: Updates of a trial of a learning rate.
         encoder_layers: Number of layers of the encoder.
-        settle: Updates after the task is solved, in which the rate falls to zero.
+        settle: Updates after the task is solved, while the learning rate decays to zero.
         every: Updates between two validations.
         rows: Test examples of each size and seed.
-        is_written: True to let the model write its answers to the largest size, and classify its failures.
-        entropy: Bits of each symbol of the answers, to measure how many of them the encoder conveys; None not to.
-        longer: Limit of further trainings of `other_seeds` seeds at `width`, a variation of the verdict; None for none.
+        is_written: True to generate answers at the largest size with greedy search, and to classify them.
+        entropy: Bits of each symbol of the answers, to bound the information from the encoder; None to skip the bound.
+        longer: Maximum number of updates of further trainings of `other_seeds` seeds at `width`, a variation of the
+            verdict; None for none.
     """
 
     task: SyntheticTask
@@ -87,7 +88,7 @@ class TaskPlan:
 
     @property
     def budget(self) -> Budget:
-        """Limits of a training."""
+        """Budget of a training."""
         return Budget(self.updates, every=self.every, trial=self.trial, warmup=100)
 
     def part(self, width: int) -> str:
@@ -96,7 +97,7 @@ class TaskPlan:
 
     def build(self, candidate: Candidate, width: int) -> Seq2Seq:
         """Build a newly initialized model of a candidate."""
-        # Tuning joins the many layers of a deep model by residual connections; these models are shallow.
+        # Tuning adds residual connections to deep models; these models are shallow.
         joined = {} if "residual" in candidate.own else {"residual": False}
         shape: dict[str, object] = {"encoder_layers": self.encoder_layers, "width": width, "feedforward": 2 * width}
         longest = {"max_positions": 2 * self.task.tested[-1] + 2}
@@ -111,25 +112,25 @@ class TaskResult:
 
     width: int
     parameters: int
-    sizes: list[int]  # tested ones, ascending
-    trained: int  # longest size that was trained on
-    asked: list[int]  # test answers of each size
-    right: list[float]  # share of right ones
-    shortcuts: list[float]  # share that the shortcut has right
+    sizes: list[int]  # tested sizes, ascending
+    trained: int  # largest training size
+    asked: list[int]  # number of test answers at each size
+    right: list[float]  # accuracy at each size
+    shortcuts: list[float]  # accuracy of the shortcut baseline at each size
     rate: float
     inside: bool  # True if the rate has worse ones on both sides
-    budget: int  # limit of the updates
+    budget: int  # maximum number of updates
     updates: int
-    solved: int | None  # updates until 99 % of the held-out answers were right
-    looks: list[Validation]
+    solved: int | None  # updates until 99 % of the validation answers were correct
+    looks: list[Validation]  # validations
     seconds: float  # CPU time of the training
     failure: str = ""  # reason of a failed training
-    endings: dict[Ending, int] | None = None  # answers of the largest size by how they end, if the model wrote them
-    bits: list[float] | None = None  # of an answer of each size, that came from the encoder at least, if measured
+    endings: dict[Ending, int] | None = None  # number of generated answers at the largest size, by ending
+    bits: list[float] | None = None  # lower bound on the bits from the encoder at each size; None if not measured
 
     @property
     def mastered(self) -> int:
-        """Largest size with at least 95 % right answers, as at all smaller sizes; 0 if there is none."""
+        """Largest size up to which at least 95 % of the answers are correct at every size; 0 if there is none."""
         counts = zip(self.sizes, self.right, strict=True)
         return max((size for size, _ in takewhile(lambda each: each[1] >= MASTERED, counts)), default=0)
 
@@ -141,11 +142,11 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class Score:
-    """Number by which trainings are compared; one that masters the largest size has at least `largest`.
+    """Score of a training. The score is at least `largest` for a training that masters the largest size.
 
     Attributes:
-        of: Number of a training that does not master the largest size.
-        largest: Largest number that was tested.
+        of: Score of a training that does not master the largest size.
+        largest: Largest score that was tested.
         title: Name in titles of figures.
     """
 
@@ -157,7 +158,7 @@ class Score:
 MASTERED_SIZE = Score(
     of=lambda run: run.mastered,
     largest=lambda run: run.sizes[-1],
-    title=f"largest size with {100 * MASTERED:.0f} % right answers",
+    title=f"largest size with {100 * MASTERED:.0f} % accuracy",
 )
 
 
@@ -166,7 +167,7 @@ Plans = Mapping[Scale, Sequence[TaskPlan]]
 
 
 def trials(comparison: Comparison, plans: Sequence[TaskPlan]) -> list[Trial]:
-    """Return the searches for rates and the trainings, those that decide first."""
+    """Return the searches for learning rates and the trainings, the deciding ones first."""
     made = []
     decide_first = [(plan, plan.width, plan.seeds) for plan in plans]
     decide_first += [(plan, width, plan.other_seeds) for plan in plans for width in plan.others]
@@ -186,13 +187,13 @@ def _search_of(model: str, plan: TaskPlan, width: int) -> Trial:
 
 
 def measure(comparison: Comparison, trial: Trial, plans: Plans, question: str) -> TaskResult | Rates:
-    """Search for the best rate of a candidate on a task, or train at it and test every size.
+    """Search for the best learning rate of a candidate on a task, or train with it and test every size.
 
     Args:
         comparison: The comparison.
         trial: A trial of `trials`.
         plans: Tasks of the question.
-        question: Name of the question, whose folder has the searches.
+        question: Name of the question; its folder has the results of the searches.
 
     Raises:
         UserError: Every training of the search failed.
@@ -237,10 +238,10 @@ def measure(comparison: Comparison, trial: Trial, plans: Plans, question: str) -
 
 
 def _bits(run: TaskRun, plan: TaskPlan, entropy: float, chance: torch.Generator) -> list[float]:
-    """Bound from below the information about answers of each size that the decoder has from the encoder, in bits.
+    """Return a lower bound on the information from the encoder about answers of each size, in bits.
 
-    A decoder predicts each symbol from those before it and from what the encoder conveys. Its cross-entropy is at least
-    the conditional entropy, so the information is at least the entropy less the cross-entropy (Barber & Agakov 2003).
+    A decoder predicts each symbol from the previous ones and from the encoder output. Its cross-entropy is at least the
+    conditional entropy, so the information is at least the entropy minus the cross-entropy (Barber & Agakov 2003).
     """
     if run.failure:
         return [0.0] * len(plan.task.tested)
@@ -265,14 +266,14 @@ def encoder_width(model: Seq2Seq) -> int:
 
 @dataclass(frozen=True)
 class Mastery:
-    """Scores of the trainings of a candidate at one width, by seed: by default the sizes that they mastered."""
+    """Scores of the trainings of a candidate at one width, by seed: by default the mastered sizes."""
 
     runs: Mapping[int, TaskResult]
     score: Score = MASTERED_SIZE
 
     @property
     def first(self) -> TaskResult:
-        """The first training, for what is the same in all."""
+        """The first training, for attributes that all share."""
         return next(iter(self.runs.values()))
 
     @property
@@ -300,7 +301,7 @@ class Mastery:
         return self.median.value, statistics.mean((*self.times.ended, *self.times.waited))
 
     def accuracy(self, i: int) -> Estimate:
-        """Mean share of right answers at size number `i`, in percent."""
+        """Mean accuracy at size number `i`, in percent."""
         found = mean([100 * run.right[i] for run in self.runs.values()])
         ends = (None if end is None else min(100.0, max(0.0, end)) for end in (found.low, found.high))
         return Estimate(found.value, *ends)
@@ -340,7 +341,7 @@ Models = Mapping[str, Mastery]
 
 
 def pair_p_values(of_all: Models) -> dict[tuple[str, str], float]:
-    """Return p-values of the exact log-rank test of the sizes mastered, for all pairs of candidates."""
+    """Return p-values of the exact log-rank test of the scores, for all pairs of candidates."""
     return {(a, b): log_rank_p(of_all[a].times, of_all[b].times) for a, b in combinations(of_all, 2)}
 
 
@@ -357,10 +358,10 @@ def claim_pairs(of_all: Models, ahead: Sequence[str], behind: Sequence[str]) -> 
 
 
 def _stays(found: Decision, others: Models, ahead: Sequence[str], behind: Sequence[str]) -> bool | None:
-    """Return whether a verdict is the same with other results; None if they have too few seeds to say.
+    """Return whether a verdict is the same with other results; None if they have too few seeds.
 
-    Of three seeds each, no exact test has a p-value below 0.1. Then a pair counts if its p-value is the least possible:
-    every seed of one model is ahead of every seed of the other.
+    With three seeds each, no exact test has a p-value below 0.1. Then a pair counts if it has the lowest possible
+    p-value: every seed of one model is better than every seed of the other.
     """
     pairs = claim_pairs(others, ahead, behind)
     seeds = min(len(others[model].runs) for model in (*ahead, *behind))
@@ -383,9 +384,9 @@ class TaskClaim:
         ahead: True for traits of the models that the claim says are better.
         behind: True for traits of the others.
         measured: Quantity of the numbers; `{width}`, `{trained}` and `{updates}` are filled in.
-        groups: Beginnings of sentences about the two groups, such as `With attention` and `without`.
+        groups: Descriptions of the two groups in a sentence, such as `with attention` and `without attention`.
         verb: Verb of the sentences, such as `copies`.
-        score: Number of each training.
+        score: Score of each training.
         unit: Unit of the numbers; empty for that of the task's sizes.
     """
 
@@ -413,8 +414,8 @@ class TaskClaim:
             comparison: The comparison.
             plan: The deciding task.
             of_all: Results at the plan's width.
-            variations: Results at other widths, or with more updates, which say if the verdict is stable.
-            figure_name: Name of the figure that shows it.
+            variations: Results at other widths, or with more updates, which show whether the verdict is stable.
+            figure_name: Name of the figure of the results.
             longer: Results with more updates; empty if there are none.
         """
         traits = traits_of(comparison)
@@ -446,7 +447,8 @@ class TaskClaim:
             sentence = f"{within}, {worst} {self.verb} {least} {unit}, {best} {most}."
         if found.verdict == "undecided" and found.pair:
             sentence += (
-                f" {found.pair.ahead} and {found.pair.behind} cannot be told apart (p = {found.pair.p or 1:.2g})."
+                f" {found.pair.ahead} and {found.pair.behind} do not differ significantly "
+                f"(p = {found.pair.p or 1:.2g})."
             )
         if rest := [model for model in of_all if model not in (*ahead, *behind)]:
             sentence += f" The others: {describe_each({model: self._number(of_all[model]) for model in rest})}."
@@ -455,7 +457,7 @@ class TaskClaim:
             sentence += f" Within {plan.longer:,} updates: {describe_each(numbers)}."
         closed = [model for model in (*ahead, *behind) if not of_all[model].rate_settled]
         if closed:
-            sentence += f" The rate of {listed(closed)} lies at an end of what was tried."
+            sentence += f" The learning rate of {listed(closed)} is at an end of its grid."
         return Claim(
             name=self.name,
             measured=self.quantity(plan, of_all[worst]),
@@ -490,7 +492,7 @@ def analyse(
     row: str,
     claim: TaskClaim,
 ) -> Analysis:
-    """Analyse the sizes that the candidates master.
+    """Analyse the scores of the candidates.
 
     Args:
         comparison: The comparison.
@@ -552,20 +554,21 @@ def analyse(
 
 
 def assess(model: str, of_all: Models) -> Assessment:
-    """Compare the sizes that a candidate masters with the best of the others; p-values of all pairs are corrected."""
+    """Compare the scores of a candidate with those of the best other one; p-values of all pairs are corrected."""
     others = [name for name in of_all if name != model]
     if not others:
         return Assessment("not measurable", reasons=("no other model was measured",))
     other, own = max(others, key=lambda name: of_all[name].order), of_all[model]
     for name in (model, other):
         if not of_all[name].rate_settled:
-            return Assessment("not measurable", other, reasons=(f"{name}: its rate lies at an end of what was tried",))
+            reason = f"the learning rate of {name} is at an end of its grid"
+            return Assessment("not measurable", other, reasons=(reason,))
     p_values = pair_p_values(of_all)
     after = dict(zip(p_values, holm(list(p_values.values())), strict=True))
     p = after[(model, other) if (model, other) in after else (other, model)]
     facts: dict[str, float | str] = {
         f"median of {other}": of_all[other].median.value,
-        "seeds that solve it": f"{own.num_solved} of {len(own.runs)}",
+        "seeds that solve the task": f"{own.num_solved} of {len(own.runs)}",
     }
     standing = "undecided" if p >= LEVEL else "better" if own.order > of_all[other].order else "worse"
     return Assessment(standing, other, p=p, test="log-rank, Holm", facts=facts)
@@ -595,19 +598,19 @@ def _verdict(
 
 
 def accuracy_figure(plan: TaskPlan, of_all: Models) -> Figure:
-    """Draw the right answers of each candidate by size, beside the shortcut."""
+    """Draw the accuracy of each candidate by size, with the shortcut baseline."""
     first = next(iter(of_all.values())).first
     sizes = [float(size) for size in first.sizes]
     shown = [series(m, m, sizes, [own.accuracy(i) for i in range(len(sizes))]) for m, own in of_all.items()]
-    shown.append(series(plan.task.shortcut, "", sizes, [100 * share for share in first.shortcuts], reference=True))
+    shown.append(series("shortcut baseline", "", sizes, [100 * share for share in first.shortcuts], reference=True))
     if first.trained < first.sizes[-1]:
-        shown.append(series("end of training", "", [float(first.trained)] * 2, [0.0, 100.0], reference=True))
+        shown.append(series("largest training size", "", [float(first.trained)] * 2, [0.0, 100.0], reference=True))
     return figure(
         f"{plan.part(plan.width)}-accuracy",
-        f"{plan.task.title.capitalize()}: right answers against size, width {plan.width}",
-        (axis(f"size ({plan.task.unit})", log=True), axis("right answers", "%")),
+        f"{plan.task.title.capitalize()}: accuracy by size, width {plan.width}",
+        (axis(f"size ({plan.task.unit})", log=True), axis("accuracy", "%")),
         shown,
-        f"Means over seeds; intervals (95 %): Student's. The dashed line is a shortcut: it {plan.task.shortcut}.",
+        f"Means over seeds; intervals (95 %): Student's. The shortcut baseline {plan.task.shortcut}.",
     )
 
 
@@ -620,7 +623,7 @@ def _widths(plan: TaskPlan, by_width: Mapping[int, Models], claim: TaskClaim) ->
     unit = claim.unit or plan.task.unit
     return figure(
         f"{plan.task.name}-widths",
-        f"{plan.task.title.capitalize()}: {claim.score.title}, against width",
+        f"{plan.task.title.capitalize()}: {claim.score.title}, by width",
         (axis("width of the states", log=True), axis(unit)),
         shown,
         "Medians over seeds; intervals (95 %): Kaplan–Meier's, from six seeds on.",
@@ -628,7 +631,7 @@ def _widths(plan: TaskPlan, by_width: Mapping[int, Models], claim: TaskClaim) ->
 
 
 Group = tuple[str, int, Models]
-"""Title of a task, width, and trainings of all candidates."""
+"""Title of a task, width, and scores of all candidates."""
 
 
 def pairs_table(groups: Sequence[Group]) -> Table:
@@ -640,11 +643,11 @@ def pairs_table(groups: Sequence[Group]) -> Table:
             a, b = (of_all[model] for model in pair)
             rows.append((title, width, listed(pair), round(a.median.value, 1), round(b.median.value, 1), p, after))
     columns = [
-        *("task", "width", "models", "median of the first", "of the second"),
+        *("task", "width", "models", "median of the first", "median of the second"),
         Column("p (log-rank)", lambda row: row[5], 4),
         Column("p (Holm within task and width)", lambda row: row[6], 4),
     ]
-    return table("pairs", "Differences between models in the sizes they master", columns, rows)
+    return table("pairs", "Log-rank tests of all pairs of models", columns, rows)
 
 
 def runs_table(groups: Sequence[Group]) -> Table:
@@ -658,11 +661,11 @@ def runs_table(groups: Sequence[Group]) -> Table:
     columns = [
         *("task", "width", "model", "seed"),
         Column("parameters", lambda row: row[4].parameters),
-        Column("rate", lambda row: f"{row[4].rate:g}"),
-        Column("rate inside", lambda row: "yes" if row[4].inside else "no"),
+        Column("learning rate", lambda row: f"{row[4].rate:g}"),
+        Column("rate inside its grid", lambda row: "yes" if row[4].inside else "no"),
         Column("updates", lambda row: row[4].updates),
-        Column("solved", lambda row: row[4].solved),
-        Column("largest size mastered", lambda row: row[4].mastered),
+        Column("updates until solved", lambda row: row[4].solved),
+        Column(MASTERED_SIZE.title, lambda row: row[4].mastered),
         *(
             [Column("bits conveyed", lambda row: max(row[4].bits or [0.0]), 1)]
             if any(row[4].bits for row in rows)
@@ -671,7 +674,7 @@ def runs_table(groups: Sequence[Group]) -> Table:
         Column("state of the trainings", lambda row: row[5].state),
         Column("CPU seconds", lambda row: row[4].seconds, 1),
     ]
-    return table("runs", "Every training", columns, rows)
+    return table("runs", "All trainings", columns, rows)
 
 
 def task_experiment(

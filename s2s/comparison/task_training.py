@@ -1,9 +1,10 @@
 """Train a small model on a task with exact answers, and search for its learning rate.
 
-The best rate is the one that solves the task first and keeps the solution for `Budget.settle` more updates; of several
-that solve it at the same validation, the middle one. Rates are trained in turns, so that all stop once one has solved
-the task, and the grid grows while its best is at an end. A rate whose answers are no better than a shortcut at the end
-of the trials is censored; if all are, trials become as long as trainings, and the loss decides where the grid grows.
+The best learning rate solves the task first and keeps the solution for `Budget.settle` more updates; if several solve
+it at the same validation, the middle one is the best. Trials at all rates alternate and stop once one has solved the
+task. The grid grows while its best rate is at an end. A rate is censored if its accuracy is not above the shortcut
+baseline at the end of its trial; if all are censored, trials become as long as trainings, and the loss decides where
+the grid grows.
 """
 
 import math
@@ -34,33 +35,33 @@ from s2s.models.base import Seq2Seq
 from s2s.training.device import DeviceContext, derive_seed
 
 SOLVED = 0.99
-"""Share of right held-out answers that solves a task."""
+"""Validation accuracy at which a task counts as solved."""
 BETAS = (0.9, 0.98)
 """Decay rates of Adam's moments."""
 CLIP = 1.0
-"""Norm that gradients are clipped to."""
+"""Maximum norm of gradients (clipping)."""
 Ending = Literal["right", "stops too early", "does not stop in time", "writes something else"]
-"""An answer that a model wrote: right, shorter or longer than the right one, or of the same length."""
-_DECAY = 0.3  # share of the updates at whose end the rate falls linearly to 0
+"""Kind of a generated answer: right, shorter or longer than the target, or wrong with the same length."""
+_DECAY = 0.3  # share of the updates, at the end, in which the learning rate decays linearly to 0
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a training."""
+    """Budget of a training."""
 
-    updates: int  # at most
-    every: int  # updates between validations on the held-out examples
+    updates: int  # maximum number of updates
+    every: int  # updates between validations
     trial: int  # updates of a trial of a learning rate
     warmup: int  # updates of linear warm-up; then the rate is constant
     settle: int = 0  # updates after the task is solved
 
 
 class Validation(NamedTuple):
-    """Score on the held-out examples during training."""
+    """Validation on held-out examples."""
 
     update: int
     loss: float  # nats per target token
-    accuracy: float  # right answers in percent
+    accuracy: float  # correct answers in percent
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Rates:
     """Result of the search for a learning rate."""
 
     best: float
-    other: float | None  # the next best one; None if no other left chance
+    other: float | None  # next best rate; None if no other is above the shortcut baseline
     inside: bool  # True if the best has worse ones on both sides
     tried: dict[float, TriedRate]
 
@@ -88,10 +89,10 @@ class Run(ABC):
 
     Attributes:
         rate: The learning rate.
-        budget: Limits of the training.
-        held_out: Number of held-out answers.
-        solved: Updates at the first validation with 99 % right held-out answers; None before.
-        lost: True if fewer were right at the end of `settle`.
+        budget: Budget of the training.
+        held_out: Number of validation answers.
+        solved: Updates at the first validation with 99 % correct answers; None before.
+        lost: True if fewer are correct at the end of `settle`.
         looks: Validations.
         failure: Reason of a failed training; empty otherwise.
         seconds: CPU time.
@@ -120,7 +121,7 @@ class Run(ABC):
 
     @abstractmethod
     def validate(self) -> tuple[float, float]:
-        """Return the loss and the share of right answers on held-out examples."""
+        """Return the loss and the accuracy on the validation examples."""
 
     @property
     def loss(self) -> float | None:
@@ -129,18 +130,17 @@ class Run(ABC):
 
     @property
     def holds(self) -> bool:
-        """True if the task is solved, and was not lost again."""
+        """True if the task is solved, and the solution was not lost again."""
         return self.solved is not None and not self.lost
 
     def score(self, cheating: float | None) -> float | None:
         """Score of the rate, lower is better: negative if solved, the sooner the lower; otherwise the loss.
 
         Args:
-            cheating: Share of right answers of a shortcut; None if a rate that is no better is not censored.
+            cheating: Accuracy of the shortcut baseline; None to censor no rate by it.
 
         Returns:
-            The score; None (censored) if training failed, or if the answers are not significantly better than
-            `cheating`.
+            The score; None (censored) if training failed, or if the accuracy is not significantly above `cheating`.
         """
         if self.loss is None:
             return None
@@ -152,11 +152,11 @@ class Run(ABC):
         return self.loss if above_chance(share, 100 * cheating).passed else None
 
     def continue_until(self, until: int) -> None:
-        """Train until that many updates are made in all, or the task is solved."""
+        """Train until update `until`, or until the task is solved."""
         self._train(until, stop_when_solved=True)
 
     def settle(self, updates: int) -> None:
-        """Train that many updates after the task was solved, to see whether the solution is stable."""
+        """Train for `updates` updates after the solution of the task, to test whether the solution is stable."""
         if self.solved is not None and updates:
             self._train(self.solved + updates, stop_when_solved=False)
             self.lost = bool(self.failure) or self.looks[-1].accuracy < 100 * SOLVED
@@ -168,7 +168,7 @@ class Run(ABC):
                 self.train_until(min(until, self.update + self.budget.every))
                 loss, accuracy = self.validate()
                 if not math.isfinite(loss):
-                    raise UserError("its answers are no longer finite")
+                    raise UserError("the validation loss is not finite")
                 self.looks.append(Validation(self.update, loss, 100 * accuracy))
                 if accuracy >= SOLVED and self.solved is None:
                     self.solved = self.update
@@ -181,11 +181,11 @@ AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 def cached_rates(folder: Path, measure: Callable[[Trial], object], trial: Trial, precision: str) -> Rates:
-    """Return the stored result of a search, or make the search and store it.
+    """Return the result of a search for a learning rate, cached in a file.
 
     Args:
         folder: Folder of the question's results; created if needed.
-        measure: Makes the search of a trial, and returns `Rates`.
+        measure: Runs the search of a trial, and returns `Rates`.
         trial: Trial of the search.
         precision: Precision of the question.
 
@@ -224,7 +224,7 @@ def search(start: Callable[[float], Run], cheating: float | None) -> Rates:
 
     Args:
         start: Starts a training at a rate.
-        cheating: Share of the held-out answers that a shortcut has right; None if rates at chance are not censored.
+        cheating: Accuracy of the shortcut baseline; None to censor no rate by it.
 
     Raises:
         UserError: Training fails at every rate.
@@ -247,12 +247,12 @@ def search(start: Callable[[float], Run], cheating: float | None) -> Rates:
             scores = {trial: run.score(cheating) for trial, run in runs.items()}
             if limit >= budget.updates or any(score is not None for score in scores.values()):
                 break
-            # all are at chance, so no score tells them apart yet
+            # all are censored, so the scores do not rank them yet
             limit = min(2 * limit, budget.updates)
         limit = min([limit, *(run.solved for run in runs.values() if run.solved and run.holds)])
     _check_trained(list(runs.values()))
     left = sorted((score, trial.rate) for trial, score in scores.items() if score is not None)
-    # of rates that solve it at the same validation, the lowest has barely learned it, and the highest may lose it
+    # of rates that solve the task at the same validation, the lowest barely solves it, and the highest may be unstable
     tied = [rate for score, rate in left if score == left[0][0]]
     best = TuningTrial(tied[(len(tied) - 1) // 2] if tied else min(runs.values(), key=_by_speed).rate)
     return Rates(
@@ -291,17 +291,17 @@ def _check_trained(runs: Sequence[Run]) -> None:
     if all(run.failure for run in runs):
         raise UserError(
             f"training fails at every rate of {', '.join(f'{run.rate:g}' for run in runs)}: {runs[0].failure}",
-            remedy="correct the model's initial weights, or leave it out",
+            remedy="correct the model's initialization, or leave the model out",
         )
 
 
 class TaskModel(nn.Module):
-    """A model with a linear head on its encoder's states, for the tasks that ask for labels there.
+    """A model with a linear head on its encoder states, for tasks with labels at source positions.
 
     Args:
         model: The model.
-        width: Width of the encoder's states.
-        classes: Classes of the head; 0 for no head.
+        width: Width of the encoder states.
+        classes: Number of classes of the head; 0 for no head.
     """
 
     def __init__(self, model: Seq2Seq, width: int, classes: int) -> None:
@@ -325,19 +325,19 @@ class TaskModel(nn.Module):
 
 
 class TaskRun(Run):
-    """A training on a synthetic task with a fresh batch in each update.
+    """A training on a synthetic task with a new batch in each update.
 
-    Adam with warm-up, then a constant rate, which falls linearly to zero in the last 30 % of the updates, or while the
-    training settles.
+    The optimizer is Adam. After warm-up the learning rate is constant. It decays linearly to zero in the last 30 % of
+    the updates, or in the updates of `settle`.
 
     Args:
         model: The model to train.
         task: The task.
         rate: The learning rate.
-        budget: Limits.
+        budget: Budget.
         seed: Seed of the examples.
         device_context: Device; training and answers are in fp32.
-        held_out: Rows of each tested size that is trained on, for validation.
+        held_out: Validation examples of each tested size up to the largest training size.
     """
 
     def __init__(
@@ -352,7 +352,7 @@ class TaskRun(Run):
     ) -> None:
         self.task, self.device = task, device_context.device
         self.model = model.to(self.device)
-        # One operation for each tensor, where many tensors are small.
+        # Fused: with many small tensors, the number of operations dominates the time of a step.
         self._adam = torch.optim.Adam(self.model.parameters(), lr=rate, betas=BETAS, fused=True)
         self._chance = torch.Generator().manual_seed(derive_seed(seed, 1) % 2**63)
         asked = torch.Generator().manual_seed(derive_seed(seed, 2) % 2**63)
@@ -377,7 +377,7 @@ class TaskRun(Run):
             self._adam.zero_grad(set_to_none=True)
             loss.backward()
             nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
-            # 3. Update the weights at the rate of this update.
+            # 3. Update the weights with the learning rate of this update.
             self._update += 1
             for group in self._adam.param_groups:
                 group["lr"] = self.rate * self._factor(self._update)
@@ -400,32 +400,33 @@ class TaskRun(Run):
         for batch in self._held_out:
             named, scores = self.model(batch)
             losses.append(sum_of_losses(batch, named, scores).item())
-            right.append(self._right(batch, named, scores).float().mean().item())
+            right.append(self._right(batch, named if scores is None else scores).float().mean().item())
         return float(np.mean(losses)), float(np.mean(right))
 
     @torch.inference_mode()
     def right(self, size: int, rows: int, chance: torch.Generator) -> tuple[float, int]:
-        """Answer fresh examples of a size.
+        """Test the model on new examples of a size.
 
         Returns:
-            Share of right answers, and their number.
+            Accuracy, and number of answers.
         """
         self.model.eval()
         batch = self.task.draw(size, rows, chance).to(self.device)
-        right = self._right(batch, *self.model(batch))
+        named, scores = self.model(batch)
+        right = self._right(batch, named if scores is None else scores)
         return float(right.float().mean()), right.numel()
 
     @torch.inference_mode()
     def cross_entropy(self, size: int, rows: int, chance: torch.Generator) -> float:
-        """Compute the cross-entropy of fresh answers of a size, the end not counted, in bits.
+        """Compute the cross-entropy of new answers of a size in bits, without EOS.
 
         Returns:
-            Mean over answers of the sum over symbols; each symbol is predicted from those before it.
+            Mean over answers of the sum over symbols; each symbol is predicted from the previous ones.
         """
         self.model.eval()
         batch = self.task.draw(size, rows, chance).to(self.device)
         _, scores = self.model(batch)
-        # (rows, symbols): how many follow is known, so only symbols can
+        # (rows, symbols); special tokens are excluded, because the length is known
         wanted = batch.wanted[:, :-1] - FIRST
         logits = scores[:, :-1, FIRST:].cpu().double().transpose(1, 2)
         nats = functional.cross_entropy(logits, wanted.cpu(), reduction="sum")
@@ -433,10 +434,12 @@ class TaskRun(Run):
 
     @torch.inference_mode()
     def endings(self, size: int, rows: int, chance: torch.Generator) -> dict[Ending, int]:
-        """Write answers to fresh examples of a size by greedy search, up to twice their length, and count how they end.
+        """Generate answers to new examples of a size with greedy search, and count their endings.
+
+        Answers have up to twice the correct length. The task must use the decoder.
 
         Returns:
-            Number of answers by ending; the task must use the decoder.
+            Number of answers by ending.
         """
         self.model.eval()
         batch = self.task.draw(size, rows, chance).to(self.device)
@@ -449,16 +452,15 @@ class TaskRun(Run):
             counts[ending(list(hypothesis.tokens), wanted)] += 1
         return counts
 
-    def _right(self, batch: TaskBatch, named: Tensor | None, scores: Tensor | None) -> Tensor:
-        if scores is None:
-            return self.task.right(batch, named)
-        # a search never writes these
-        scores[..., PAD] = scores[..., BOS] = float("-inf")
+    def _right(self, batch: TaskBatch, scores: Tensor) -> Tensor:
+        if batch.written is not None:
+            # decoding never generates these tokens
+            scores[..., PAD] = scores[..., BOS] = float("-inf")
         return self.task.right(batch, scores)
 
 
 def ending(written: Sequence[int], wanted: Sequence[int]) -> Ending:
-    """Classify a written answer.
+    """Classify a generated answer.
 
     Example:
         >>> ending([5, 6], [5, 6, 7])
@@ -480,7 +482,7 @@ def sum_of_losses(batch: TaskBatch, named: Tensor | None, scores: Tensor | None)
     loss = batch.source.new_zeros((), dtype=torch.float32)
     for each, wanted in ((named, batch.labels), (scores, batch.target)):
         if each is not None and wanted is not None:
-            # A softmax over the last dimension is faster than one over a dimension between.
+            # A softmax over the last dimension is faster than one over a middle dimension.
             scored, labels = each.float().flatten(0, 1), wanted.flatten()
             loss = loss + functional.cross_entropy(scored, labels, ignore_index=NO_LABEL)
     return loss

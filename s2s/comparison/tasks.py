@@ -1,4 +1,4 @@
-"""Tasks of a comparison: their data, trainers of candidates, and whole training runs of candidates."""
+"""Tasks of a comparison: their data, trainers of candidates, and full training runs of candidates."""
 
 import io
 import json
@@ -37,7 +37,7 @@ from s2s.training.trainer import Trainer, mean_loss
 
 
 def check_kind(recipe: ComparedRecipe, kind: str) -> None:
-    """Refuse a kind of model that cannot do the task of a recipe.
+    """Check that a kind of model can do the task of a recipe.
 
     Raises:
         NotForThisModel: The decoder is one-to-one, or the model has no encoder for a classifier.
@@ -53,7 +53,7 @@ def check_kind(recipe: ComparedRecipe, kind: str) -> None:
         )
 
 
-# Cached, because a comparison asks it of each candidate several times, and a default model takes 0.1 s to initialize.
+# Cached, because a comparison calls it several times for each candidate, and a default model initializes in 0.1 s.
 @cache
 def _is_one_to_one(kind: str) -> bool:
     with torch.random.fork_rng(devices=[]):
@@ -183,4 +183,4 @@ def evaluation_of(comparison: Comparison, model: str, seed: int | None) -> tuple
     stored = next((path for path in paths if path.exists()), None)
     if stored is None:
         return folder, json.loads(evaluate(folder, "validation").to_json())
-    return folder, read_json(stored, dict[str, Any], "remove it: it is made again", LARGE_BYTES)
+    return folder, read_json(stored, dict[str, Any], "remove it; it is created again", LARGE_BYTES)

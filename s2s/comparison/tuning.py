@@ -1,7 +1,7 @@
 """Tuning: the learning rate and the depth of each candidate, chosen by validation loss.
 
-Short trainings are added until the best rate lies inside the grid. They have a seed of their own: the best of several
-trainings is a lucky one, and must not be among the scored ones.
+Short trainings are added until the best rate lies inside the grid. They use a separate seed, because the best of
+several trainings is partly the best by chance, and must not be among the scored ones.
 """
 
 import math
@@ -34,7 +34,7 @@ from s2s.recipe.reading import dump
 from s2s.training.device import DeviceContext
 
 TRIAL_SEED = 0
-"""Seed of all tuning trials; repetitions count from 1."""
+"""Seed of all tuning trials; the seeds of repetitions start at 1."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Sizes:
     """Sizes of the search.
 
     Attributes:
-        share: Updates of a short training, as a share of a whole one's.
+        share: Updates of a short training, as a share of a full training.
         whole: Number of the best trials that are trained in full.
     """
 
@@ -89,7 +89,7 @@ def depths_of(recipe: ComparedRecipe, own: Mapping[str, object]) -> tuple[int, .
 
 
 def settled(recipe: ComparedRecipe, own: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the settings that tuning must not change: the command's, and residual connections that are on."""
+    """Return the settings that tuning must not change: those of the command line, and `residual` if it is on."""
     return tuple(dict.fromkeys([*own, *([_RESIDUAL] if getattr(recipe.model, _RESIDUAL, False) else [])]))
 
 
@@ -107,7 +107,7 @@ def recipe_at(recipe: R, trial: TuningTrial, own: Collection[str] = ()) -> R:
         The recipe, with about as many parameters as before.
 
     Raises:
-        UserError: No width gives the size.
+        UserError: No width gives about as many parameters.
     """
     changes: dict[str, object] = {"training": recipe.training.model_copy(update={"learning_rate": trial.rate})}
     fields = type(recipe.model).model_fields
@@ -129,9 +129,9 @@ def can_have_equal_depth(candidates: Sequence[Candidate]) -> bool:
 
 
 def at_equal_depth(candidate: Candidate) -> Candidate:
-    """Return a candidate with as many layers as the comparison's recipe, and about as many parameters as it has now.
+    """Return a candidate with as many layers as the comparison's recipe, and about as many parameters as before.
 
-    Residual connections that came with more layers go with them.
+    Residual connections that tuning added with more layers are removed.
     """
     recipe = candidate.recipe
     if _RESIDUAL in type(recipe.model).model_fields and _RESIDUAL not in candidate.own:
@@ -144,7 +144,7 @@ def short_training(recipe: ComparedRecipe, seed: int, device_context: DeviceCont
     """Train a model without checkpoints and tests.
 
     Returns:
-        The validation loss afterwards in nats, and the seconds that the updates took.
+        The validation loss at the end in nats, and the training time in seconds.
 
     Raises:
         UserError: The training failed.
@@ -170,11 +170,11 @@ def _trials(comparison: Comparison) -> list[Trial]:
 
 
 def foreseen(comparison: Comparison) -> list[Trial]:
-    """Return the stored trials, and those still to come if no grid has to be extended."""
+    """Return the stored trials, and the future ones if no grid has to be extended."""
     whole, trials = comparison.sizes(SIZES).whole, list[Trial]()
     for candidate in comparison.candidates:
         losses = _losses(comparison, candidate)
-        # Stored trials stay the best.
+        # Assumed losses are higher than the stored ones, so that stored trials stay the best.
         worst = max((loss for loss in losses.values() if loss is not None), default=0.0)
         while new := next_trials(candidate.depths, losses, whole):
             losses |= {trial: worst + from_the_middle(trial) for trial in new}
@@ -205,11 +205,11 @@ def _measure(comparison: Comparison, cell: Trial) -> TuningMeasurement:
     return TuningMeasurement(loss, seconds, recipe.training.updates)
 
 
-# Not a question of its own: its trials run before all questions. Which trials there are depends on the results of
-# earlier ones, so the engine asks until no new ones follow.
+# Not a question: its trials run before all questions. Trials depend on the results of earlier ones, so the engine asks
+# for trials until there are no new ones.
 TUNING = Experiment(
     "tuning",
-    "Which learning rate and which depth suit each model?",
+    "Which learning rate and depth are best for each model?",
     _trials,
     _measure,
     lambda comparison, measured: Analysis(),
@@ -266,8 +266,8 @@ def warn_unconverged(tried: Mapping[str, Tried]) -> str:
     models = ", ".join(f"{model} ({fall:.2f})" for model, fall in falling.items())
     return (
         f"still learning at the end of training, in nats per doubling of the tokens: {models}; a verdict needs less "
-        f"than {LEARNING:g}, so rows of trained models may have none for them. Raise training.updates in a new "
-        "comparison, or choose a smaller task"
+        f"than {LEARNING:g}, so questions on trained models may have no verdict for them. Raise training.updates in a "
+        "new comparison, or choose a smaller task"
     )
 
 
@@ -278,7 +278,7 @@ def tuned(candidate: Candidate, tried: Tried, updates: int | None) -> Candidate:
         updates: Number of updates; None keeps the recipe's.
 
     Returns:
-        The candidate with its recipe, the rates that were tried and their losses.
+        The candidate with its recipe, the tried learning rates and their losses.
     """
     losses = tried.losses
     best = best_trial(losses)

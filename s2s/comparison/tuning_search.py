@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 RATES = (0.001, 0.002, 0.004, 0.008)
-"""Learning rates that every model is tried with first."""
+"""Initial grid of learning rates for every model."""
 LOWEST, HIGHEST = RATES[0] / 8, RATES[-1] * 8
 """Limits of the grid, which is extended by factors of two."""
 DEEPEST = 8
@@ -18,7 +18,7 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class TuningTrial:
-    """A training that helps to choose.
+    """A training of the search.
 
     Attributes:
         rate: Learning rate.
@@ -41,7 +41,7 @@ class TuningTrial:
         """Parse the part of a trial."""
         found = _PART.fullmatch(part)
         if not found:
-            raise ValueError(f"{part!r} is no tuning trial")
+            raise ValueError(f"{part!r} is not a tuning trial")
         layers = found["layers"]
         return cls(int(found["millionths"]) / _MILLION, None if layers is None else int(layers), bool(found["whole"]))
 
@@ -61,9 +61,9 @@ def next_trials(
        neighbours. If the best rate of a depth is at an end of its grid, the next rate beyond it is added.
     2. Short trainings of twice as many layers, and twice as many again while the deepest are the best.
     3. Full trainings of the `whole` best short trials, the best of each depth first. Short trainings favour few layers,
-       so a depth that loses to a deeper one even there is left out.
+       so a depth that is worse than a deeper one in short trainings is skipped.
     4. Full trainings at half the best rate of each depth, while that is better, because short trainings favour high
-       rates. A depth that loses to another one both in short and in full trainings is left out.
+       rates. A depth that is worse than another one both in short and in full trainings is skipped.
     5. If the best full training has the most layers so far: rules 1 and 3 for twice as many.
 
     Rules 2 to 5 apply only if `whole` is positive.
@@ -117,7 +117,7 @@ def _full_trials(depths: Sequence[int], losses: Losses, whole: int) -> list[Tuni
 
 
 def _worth(depths: Sequence[int], losses: Losses) -> list[int | None]:
-    """Return the depths to train in full: those that do not lose to a deeper one, and the best so far.
+    """Return the depths to train in full: those that are not worse than a deeper one, and the best so far.
 
     A depth at which all full trainings failed is ignored.
     """
@@ -154,7 +154,7 @@ def _least(tried: Mapping[float, float | None]) -> float:
 
 
 def deeper_than_usual(depths: Sequence[int]) -> list[int]:
-    """Return the numbers of layers that may be tried beyond the usual ones, ascending."""
+    """Return the numbers of layers that may be tried beyond `depths`, ascending."""
     found = []
     while depths and 2 * max([*depths, *found]) <= DEEPEST:
         found.append(2 * max([*depths, *found]))
@@ -162,7 +162,7 @@ def deeper_than_usual(depths: Sequence[int]) -> list[int]:
 
 
 def _short_trials(layers: int | None, losses: Losses, rates: Sequence[float]) -> list[TuningTrial]:
-    """Return short trials of a depth at these rates, and then beyond them while the best is at an end."""
+    """Return short trials of a depth at these rates, then beyond them while the best rate is at an end."""
     tried = short_ones(losses, layers)
     return [TuningTrial(r, layers) for r in [rate for rate in rates if rate not in tried] or _rates_beyond(tried)]
 
@@ -201,7 +201,7 @@ def grid() -> list[float]:
 
 
 def from_the_middle(trial: TuningTrial) -> float:
-    """Return a fictitious loss, with which a rate in the middle and the fewest layers are the best."""
+    """Return a fictitious loss for which a middle rate and the fewest layers are the best."""
     return abs(math.log2(trial.rate / RATES[len(RATES) // 2])) + (trial.layers or 0) / 100
 
 
@@ -220,7 +220,7 @@ def _order(loss: float | None) -> float:
 
 
 def _best_rate(tried: Mapping[float, float | None]) -> float:
-    # If all trainings failed, the lowest rate is the one to continue from.
+    # If all trainings failed, the search continues from the lowest rate.
     return min(sorted(tried), key=lambda rate: _order(tried[rate]))
 
 

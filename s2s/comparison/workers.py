@@ -30,9 +30,9 @@ _BYTES_EACH = 4 * 2**30
 
 
 def number_for(device_context: DeviceContext) -> int:
-    """Number of trials that run at the same time: one for each thread of torch, at most 8.
+    """Return the number of trials that run at the same time: one for each thread of torch, at most 8.
 
-    A GPU is shared by as many, if each has 4 GiB of its memory: eight trainings took no longer than one
+    A GPU is shared by as many if each has 4 GiB of its memory: eight trainings took no longer than one
     (docs/dev/log.md). Other devices run one at a time.
     """
     if device_context.device.type not in ("cpu", "cuda"):
@@ -65,13 +65,13 @@ class Workers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._pool is not None and kind:
-            # After an interruption nobody waits for their results. Other child processes of the caller go on.
+            # After an interruption their results are not needed. Other child processes of the caller continue.
             for process in self._processes.intersection(multiprocessing.active_children()):
                 process.terminate()
         self._end()
 
     def __str__(self) -> str:
-        return f"{self.number} beside each other"
+        return f"{self.number} in parallel"
 
     @contextmanager
     def exclusive(self) -> Iterator["Workers"]:
@@ -94,8 +94,8 @@ class Workers:
             items: The items; items appended meanwhile are included.
 
         Yields:
-            Each item with the result, in the order in which calls end; None if the process died, e.g. for lack of
-            memory.
+            Each item with the result, in the order in which calls end; None if the process died, for example because it
+            ran out of memory.
         """
         if self.number == 1:
             # A generator over the list includes items that are appended meanwhile.

@@ -18,7 +18,7 @@ from s2s.training.device import DeviceContext, derive_seed, is_out_of_memory
 from s2s.training.loss import cross_entropy
 
 VOCABULARY = 1000
-"""Small, so that the output projection does not dominate the cost of length."""
+"""Size of the vocabulary; small, so that the output projection does not dominate the cost of length."""
 _FIRST_WORD = 4  # after the special tokens
 
 AS_BUILT = "as built"

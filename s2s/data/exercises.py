@@ -1,6 +1,6 @@
-"""Synthetic long-range tasks with exact answers: recall, copying, association.
+"""Synthetic long-range tasks with exact answers: recall, copying, associative recall.
 
-The information to remember is a chosen distance from its use. Examples are a pure function of (distance, count, seed,
+The distance between information and its use is a parameter. Examples are a pure function of (distance, count, seed,
 split). Token ids below `FIRST` are the special tokens of every tokenizer; no example has them.
 """
 
@@ -58,8 +58,8 @@ def concatenate(parts: list[Examples]) -> Examples:
 def unseen(examples: Examples, seen: Examples) -> Examples:
     """Remove examples whose source occurs among seen examples.
 
-    A small space, such as that of a single symbol, has too few distinct sources to reserve some for a test. If fewer
-    than half of the examples are new, all are returned.
+    If fewer than half of the examples are new, all are returned: a task with few distinct sources, such as single
+    symbols, has none to reserve for a test.
     """
     known = {tuple(row) for row in seen.sources}
     fresh = [i for i, row in enumerate(examples.sources) if tuple(row) not in known]
@@ -310,8 +310,8 @@ def _spaced(text: str) -> str:
 class Cheat:
     """A shortcut baseline."""
 
-    how: str  # short description of what the shortcut uses and what it lacks
-    # function from the distance to the share of correct answers, in [0, 1]; 1 if the shortcut suffices at that distance
+    how: str  # description: predicate of a sentence about the baseline
+    # function from the distance to the accuracy, in [0, 1]; 1 if the shortcut suffices at that distance
     accuracy: Callable[[int], float]
 
 
@@ -331,18 +331,19 @@ def _associative(distance: int) -> float:
 
 CHEATS: dict[str, Cheat] = {
     "recall": Cheat("knows all but the first symbol", lambda distance: 1 / Recall.keys),
-    # The right symbols in a random order: each multiset contributes the probability of a single order.
+    # The correct symbols in a random order: each multiset contributes the probability of a single order.
     "copy": Cheat(
-        "knows which symbols there were, and how often, but not in which order",
+        "knows the symbols and their counts, but not their order",
         lambda distance: math.comb(Copy.symbols + Copy.length - 1, Copy.length) / Copy.symbols**Copy.length,
     ),
-    "associative": Cheat("knows which values are stored, but not with which keys", _associative),
+    "associative": Cheat("knows the stored values, but not their keys", _associative),
     # The better of two accuracies: the verb of a single relative clause has the number of the subject.
     "agreement": Cheat(
-        "makes the verb agree with the one before it", lambda distance: max(verbs_alike(distance), _majority(distance))
+        "gives the verb the number of the previous verb",
+        lambda distance: max(verbs_alike(distance), _majority(distance)),
     ),
 }
-"""Shortcut baselines: the best accuracy without doing what an exercise requires, by name of the exercise.
+"""Shortcut baselines by name of the exercise: the best accuracy of a strategy that does not do the exercise.
 
-Partial reading yields more than `Exercise.baseline`, which reads nothing: values without keys, symbols without order.
-Each baseline is computed exactly, for one distance."""
+They use parts of the source, such as values without keys or symbols without order, so their accuracy is higher than
+that of `Exercise.baseline`, which reads nothing. Each is computed exactly, for one distance."""

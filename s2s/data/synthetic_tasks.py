@@ -30,8 +30,8 @@ class TaskBatch:
 
     Attributes:
         source: Token ids that the encoder reads.
-        labels: Classes that a linear head names at the encoder's states, `NO_LABEL` where none; None without head.
-        written: Token ids that the decoder reads, whatever the model predicts; None if the decoder is not used.
+        labels: Classes that a linear head predicts at the encoder states, or `NO_LABEL`; None without head.
+        written: Token ids that the decoder reads (teacher forcing); None if the decoder is not used.
         target: Token ids that the decoder predicts.
     """
 
@@ -42,14 +42,14 @@ class TaskBatch:
 
     @property
     def wanted(self) -> Int[Tensor, "rows places"]:
-        """Right answers: the target, or the labels if the decoder is not used.
+        """Correct answers: the target, or the labels if the decoder is not used.
 
         Raises:
-            ValueError: The examples ask for nothing.
+            ValueError: The batch has neither.
         """
         wanted = self.labels if self.target is None else self.target
         if wanted is None:
-            raise ValueError("the examples ask for nothing")
+            raise ValueError("the examples have no answers")
         return wanted
 
     def to(self, device: torch.device) -> "TaskBatch":
@@ -66,11 +66,11 @@ class SyntheticTask(ABC):
         title: Short description.
         unit: Unit of the size.
         vocabulary_size: Size of the vocabulary of both sides, including special tokens.
-        classes: Number of classes of the linear head on the encoder's states; 0 for none.
+        classes: Number of classes of the linear head on the encoder states; 0 for none.
         trained: Sizes that batches are drawn from, with equal probability.
         tested: Sizes to test, ascending; those above `max(trained)` are longer than trained on.
-        answers_per_batch: Answers of a batch, about: the number of rows falls with the size.
-        shortcut: Description of the best strategy that avoids what the task requires.
+        answers_per_batch: Approximate number of answers of a batch; the number of rows falls with the size.
+        shortcut: Description of the shortcut baseline: predicate of a sentence about it.
     """
 
     name: str
@@ -89,7 +89,7 @@ class SyntheticTask(ABC):
 
     @abstractmethod
     def right(self, batch: TaskBatch, scores: Float[Tensor, "rows steps kinds"]) -> Bool[Tensor, "rows answers"]:
-        """Return which answers are right.
+        """Return which answers are correct.
 
         Args:
             batch: Examples.
@@ -98,7 +98,7 @@ class SyntheticTask(ABC):
 
     @abstractmethod
     def shortcut_accuracy(self, size: int) -> float:
-        """Return the share of right answers, in [0, 1], of the best strategy that avoids what the task requires."""
+        """Return the accuracy, in [0, 1], of the shortcut baseline: the best strategy that does not do the task."""
 
     def rows(self, size: int) -> int:
         """Return the number of rows of a training batch."""
@@ -108,7 +108,7 @@ class SyntheticTask(ABC):
 class Copying(SyntheticTask):
     """Copy a string of random symbols (Jelassi et al. 2024).
 
-    An answer is the whole string, so it needs as many bits of the source as the string has; or each of its symbols.
+    An answer is the whole string, which needs all its bits from the source, or each of its symbols.
 
     Args:
         symbols: Number of different symbols.
@@ -124,7 +124,7 @@ class Copying(SyntheticTask):
 
     name, title, unit = "copying", "copying a string", "symbols"
     answers_per_batch = 1600
-    shortcut = "knows which symbols there are, and how often, but not in which order"
+    shortcut = "knows the symbols and their counts, but not their order"
 
     def __init__(self, symbols: int, trained: Sequence[int], tested: Sequence[int], whole: bool = True) -> None:
         self.symbols, self.trained, self.tested, self.whole = symbols, trained, tested, whole
@@ -147,7 +147,7 @@ class Copying(SyntheticTask):
     def shortcut_accuracy(self, size: int) -> float:
         """Return the sum over all multisets of the probability of one order; or the share of the most frequent symbol.
 
-        The end of the string is always right.
+        The end of the string is always correct.
         """
         if not self.whole:
             return (_most_frequent(size, self.symbols) + 1) / (size + 1)
@@ -155,7 +155,7 @@ class Copying(SyntheticTask):
 
 
 class Reversal(Copying):
-    """Write a string of random symbols in reverse.
+    """Reverse a string of random symbols.
 
     Example:
         >>> batch = Reversal(26, (3,), (3,)).draw(size=3, rows=1, chance=torch.Generator().manual_seed(1))
@@ -186,7 +186,7 @@ class Addition(Copying):
     """
 
     name, title, unit = "addition", "adding two numbers", "digits"
-    shortcut = "adds the digits of each pair and carries nothing"
+    shortcut = "adds the digits of each pair without carries"
 
     def __init__(self, trained: Sequence[int], tested: Sequence[int], whole: bool = True) -> None:
         super().__init__(10, trained, tested, whole)
@@ -205,7 +205,7 @@ class Addition(Copying):
     def shortcut_accuracy(self, size: int) -> float:
         """Return the share of sums without a carry, or of digits without one; 55 of 100 pairs of digits carry none.
 
-        The end of the sum is always right.
+        The end of the sum is always correct.
         """
         if self.whole:
             return 0.55**size
@@ -215,7 +215,7 @@ class Addition(Copying):
 
 
 def _written(source: Tensor, answer: Tensor) -> TaskBatch:
-    """Return examples of a source with EOS, whose answer the decoder writes from BOS to EOS."""
+    """Return examples of a source with EOS, whose answer the decoder predicts from BOS to EOS."""
     begin, end = torch.full((len(source), 1), BOS), torch.full((len(source), 1), EOS)
     return TaskBatch(
         torch.cat((source, end), dim=1),
@@ -228,8 +228,8 @@ class AssociativeRecall(SyntheticTask):
     """Recall the values of keys (multi-query associative recall, Arora et al. 2023).
 
     The source has pairs of a key and a value, two tokens each, in random order. The decoder reads each of the keys, in
-    another order, and answers with the key's value. A linear head on the encoder's state at each value names the key
-    before it: of the models that must learn to join the two tokens, none did so within the budget without this.
+    another order, and answers with the key's value. A linear head on the encoder state of each value predicts the key
+    before it (auxiliary loss): without it, no model that must learn to join the two tokens did so within the budget.
 
     Args:
         trained: Numbers of pairs to train on.
@@ -240,7 +240,7 @@ class AssociativeRecall(SyntheticTask):
 
     name, title, unit = "recall", "associative recall", "pairs"
     answers_per_batch = 1024
-    shortcut = "knows which values there are, but not their keys, and answers with the most frequent one"
+    shortcut = "answers with the most frequent value of the source"
 
     def __init__(self, trained: Sequence[int], tested: Sequence[int], joined: bool = True, kinds: int = 128) -> None:
         self.trained, self.tested, self.kinds = trained, tested, kinds
@@ -273,7 +273,7 @@ class AssociativeRecall(SyntheticTask):
 
 @cache
 def _most_frequent(draws: int, kinds: int) -> float:
-    """Return the expected number of the most frequent of `kinds` values in independent uniform draws.
+    """Return the expected count of the most frequent of `kinds` values in independent uniform draws.
 
     P(no value more than m times) = draws! / kindsᵈʳᵃʷˢ times the coefficient of xᵈʳᵃʷˢ in (Σ_{j ≤ m} xʲ/j!)ᵏⁱⁿᵈˢ.
     """
@@ -295,9 +295,9 @@ def _most_frequent(draws: int, kinds: int) -> float:
 
 
 class StateTracking(SyntheticTask):
-    """Track the state of a finite automaton; a linear head names the state after each symbol (Delétang et al. 2023).
+    """Track the state of a finite automaton: a linear head predicts it after each symbol (Delétang et al. 2023).
 
-    Every symbol permutes the states, so no symbol can be left out. An answer is the state after the last symbol; the
+    Every symbol permutes the states, so no symbol can be ignored. An answer is the state after the last symbol; the
     other states are labels in training, too.
 
     Args:
@@ -313,7 +313,7 @@ class StateTracking(SyntheticTask):
 
     unit = "symbols"
     answers_per_batch = 64 * 40
-    shortcut = "misses one of the symbols"
+    shortcut = "does not know one of the symbols"
 
     def __init__(self, name: str, trained: Sequence[int], tested: Sequence[int]) -> None:
         self.name, self.trained, self.tested = name, trained, tested
@@ -343,7 +343,7 @@ class StateTracking(SyntheticTask):
 
 
 class FirstSymbol(SyntheticTask):
-    """Recall the first symbol of a text (Bengio et al. 1994); a linear head names it at the last position.
+    """Recall the first symbol of a text (Bengio et al. 1994); a linear head predicts it at the last position.
 
     Args:
         trained: Numbers of symbols after the first one, to train on.
@@ -353,7 +353,7 @@ class FirstSymbol(SyntheticTask):
 
     name, title, unit = "first", "recall of the first symbol", "symbols between"
     answers_per_batch = 64
-    shortcut = "misses the first symbol"
+    shortcut = "does not know the first symbol"
 
     def __init__(self, trained: Sequence[int], tested: Sequence[int], keys: int = 32) -> None:
         self.trained, self.tested, self.classes = trained, tested, keys

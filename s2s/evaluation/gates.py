@@ -18,7 +18,7 @@ from s2s.evaluation.inference import Estimate, mean, trend_p
 SOURCE = 0.3
 """Nats per token that the right sources must be worth."""
 TRANSLATES = 20.0
-"""BLEU below which a translator is too weak to lose quality."""
+"""BLEU below which a translator is too weak to be compared."""
 LEARNING = 0.05
 """Nats per token by which the loss may still fall with each doubling of the tokens, whatever its value."""
 POINTS = 1.0
@@ -91,14 +91,13 @@ def failed(gates: Sequence[Gate]) -> list[Gate]:
 def uses_its_source(right: float, exchanged: float, least: float = SOURCE) -> Gate:
     """Check that the loss is at least `least` nats per token lower with the right sources than with exchanged ones."""
     gain = exchanged - right
-    said = f"its loss is {gain:.2f} nats lower with the right sources than with exchanged ones (≥ {least:g} wanted)"
-    # An infinite or NaN loss shows nothing.
-    return Gate("uses its source", gain >= least, said if math.isfinite(gain) else "its loss is no number")
+    said = f"its loss is {gain:.2f} nats lower with the right sources than with exchanged ones (≥ {least:g} required)"
+    return Gate("uses its source", gain >= least, said if math.isfinite(gain) else "its loss is not finite")
 
 
 def translates(bleu: float, of: str = "on single sentences") -> Gate:
-    """Check that the BLEU is high enough for further questions about the translations."""
-    return Gate("translates", bleu >= TRANSLATES, f"{bleu:.1f} BLEU {of} (≥ {TRANSLATES:g} wanted)")
+    """Check that the BLEU is high enough to compare translations."""
+    return Gate("translates", bleu >= TRANSLATES, f"{bleu:.1f} BLEU {of} (≥ {TRANSLATES:g} required)")
 
 
 def slope_per_doubling(tokens: Sequence[float], losses: Sequence[float]) -> float | None:
@@ -129,16 +128,14 @@ def converged(tokens: Sequence[float], losses: Sequence[float], points: float = 
     slope = slope_per_doubling(tokens, losses)
     gained = slope_per_doubling(tokens, [100 * math.exp(-loss) for loss in losses])
     if slope is None or gained is None:
-        return Gate("converged", False, f"{len(tokens)} looks at the validation set do not say whether it still learns")
+        return Gate("converged", False, f"too few validations ({len(tokens)}) to tell whether it still learns")
     if -slope < LEARNING and gained < points:
-        said = (
-            f"its loss changes by {slope:+.3f} nats with each doubling of the tokens (a fall below {LEARNING:g} wanted)"
-        )
+        said = f"its loss changes by {slope:+.3f} nats per doubling of the tokens (a fall below {LEARNING:g} required)"
         return Gate("converged", True, said)
     if -slope >= LEARNING:
-        return Gate("converged", False, f"its loss still falls by {-slope:.2f} nats with each doubling of the tokens")
-    said = f"its loss still falls by {-slope:.3f} nats with each doubling of the tokens"
-    said += f", which raises the probability of the right token by {gained:.1f} points (< {points:g} wanted)"
+        return Gate("converged", False, f"its loss still falls by {-slope:.2f} nats per doubling of the tokens")
+    said = f"its loss still falls by {-slope:.3f} nats per doubling of the tokens"
+    said += f", which raises the probability of the right token by {gained:.1f} points (< {points:g} required)"
     return Gate("converged", False, said)
 
 
@@ -163,17 +160,17 @@ def improves_little(progress: Mapping[str, Progress | None], unit: str = "BLEU",
     """Check that training is over, by a score: a doubling of the tokens gains less than the margin of equivalence.
 
     Args:
-        progress: Scores by unit; None with too few validations. Those beside `unit` say whether a gap can close.
+        progress: Scores by unit; None with too few validations. Those other than `unit` show whether a gap can close.
         unit: Unit of the score that decides.
         margin: Margin of equivalence of that score.
     """
     known = {name: each for name, each in progress.items() if each}
     if unit not in known:
-        return Gate("converged", False, "too few looks at the validation set to say whether it still learns")
+        return Gate("converged", False, "too few validations to tell whether it still learns")
     own = known[unit]
-    said = f"it gains {own.gain.value:.1f} {unit} with each doubling of the tokens (< {margin:g} wanted)"
+    said = f"it gains {own.gain.value:.1f} {unit} per doubling of the tokens (< {margin:g} required)"
     if own.next_gain < own.gain.value:
-        said += f"; {own.next_gain:.1f} are left to {own.highest:g}"
+        said += f"; at most {own.next_gain:.1f} remain up to {own.highest:g}"
     return Gate("converged", own.next_gain < margin, said, known)
 
 
@@ -196,7 +193,7 @@ def rate_inside(rate: float, tried: Sequence[float], inside: bool) -> Gate:
     """Report whether the chosen learning rate has worse ones on both sides, see `s2s.comparison.tuning`."""
     grid = ", ".join(f"{each:g}" for each in sorted(tried))
     where = "inside" if inside else "at an end of"
-    return Gate("rate inside its grid", inside, f"its rate {rate:g} lies {where} what was tried: {grid}")
+    return Gate("rate inside its grid", inside, f"its rate {rate:g} lies {where} the range tried: {grid}")
 
 
 def steady_rounds(*places: Mapping[int, Sequence[float]]) -> list[int]:
@@ -234,7 +231,7 @@ def machine_steady(
     """
     steady = steady_rounds(*places.values())
     tried = len(set[int]().union(*places.values()))
-    said = f"in {len(steady)} of {tried} rounds it kept its speed within {STEADY:.0%} ({ROUNDS} wanted)"
+    said = f"the machine kept its speed within {STEADY:.0%} in {len(steady)} of {tried} rounds ({ROUNDS} required)"
     for place, references in places.items():
         every = [1000 * seconds for each in references.values() for seconds in each]
         if every:
@@ -246,7 +243,7 @@ def machine_steady(
         if p < DRIFT:
             times = own[held[-1]] / own[held[0]]
             drifting.append(
-                f"{name} drifts: {times:.2f} times as long in round {held[-1]} as in {held[0]}, p = {p:.2g}"
+                f"{name} drifts: {times:.2f} times as long in round {held[-1]} as in round {held[0]}, p = {p:.2g}"
             )
     return Gate("machine steady", len(steady) >= ROUNDS and not drifting, "; ".join([said, *drifting]))
 
@@ -260,27 +257,25 @@ def device_busy(alone: float, together: float, texts: int) -> Gate:
         texts: Size of the batch; below 8 the check passes.
     """
     times = together / alone
-    said = f"{texts:,} texts at once take {times:.2f} times as long as one (≥ {BUSY:g} wanted)"
+    said = f"a batch of {texts:,} texts takes {times:.2f} times as long as one text (≥ {BUSY:g} required)"
     return Gate("device busy", texts < _MANY or times >= BUSY, said)
 
 
 def above_chance(score: Estimate, cheating: float) -> Gate:
     """Check that a score, in percent, is significantly above the best shortcut baseline."""
     beyond = score.low is not None and score.low > cheating
-    low = "no interval" if score.low is None else f"at least {score.low:.1f} %"
-    return Gate("above chance", beyond, f"{score.value:.1f} % ({low}); without doing it {cheating:.1f} %")
+    low = "no interval" if score.low is None else f"interval from {score.low:.1f} %"
+    return Gate("above chance", beyond, f"{score.value:.1f} % ({low}); shortcut baseline {cheating:.1f} %")
 
 
 def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU", digits: int = 1, pairs: int = 1) -> Gate:
     """Check that a difference of `margin` could have been detected, with `pairs` tests together (Holm 1979)."""
     if difference.never_varied:
-        said = (
-            f"no run varies, and the least p-value that so few can give is {min(1.0, pairs * difference.least_p):.2g}"
-        )
+        said = f"the runs do not vary, and so few can give no p-value below {min(1.0, pairs * difference.least_p):.2g}"
         return Gate("power", pairs * difference.least_p < LEVEL, said)
     seen = difference.detectable(level=LEVEL / pairs)
-    said = f"a difference of {seen:.{digits}f} {unit} would have been seen in 80 % of such comparisons"
-    return Gate("power", seen <= margin, said if seen <= margin else f"{said}, one of {margin:g} {unit} more seldom")
+    said = f"a difference of {seen:.{digits}f} {unit} would be detected in 80 % of such comparisons"
+    return Gate("power", seen <= margin, said if seen <= margin else f"{said}, one of {margin:g} {unit} less often")
 
 
 def decide_outcome(
@@ -384,7 +379,7 @@ def assess_pair(
             if blocked or difference is None or found.standing != "still learning":
                 return found
             by = f"{difference.value:+.{digits}f}".replace("-", "−")
-            so_far = f"so far {by} {unit} beside {other} ({'equal' if outcome == 'tie' else outcome})"
+            so_far = f"so far {by} {unit} compared with {other} ({'equal' if outcome == 'tie' else outcome})"
             return replace(found, reasons=(*found.reasons, so_far))
         reasons = (lasts,)
     if difference is None or p is None:
@@ -417,7 +412,7 @@ def _lasting(
         if len(gains) < 2 or abs(gains[0] - gains[1]) >= margin:
             return None
         return (
-            f"another doubling of the tokens would bring both about as much: {gains[0]:.1f} and {gains[1]:.1f} {unit}"
+            f"both would gain about as much by another doubling of the tokens: {gains[0]:.1f} and {gains[1]:.1f} {unit}"
         )
     if outcome not in ("better", "worse"):
         return None
@@ -425,4 +420,4 @@ def _lasting(
     if can_close(progress[behind], progress[ahead]):
         return None
     times = f"with {2**DOUBLINGS} times the training"
-    return f"and would be {times}" if outcome == "worse" else f"and {behind} would not catch up {times}"
+    return f"and would still be {times}" if outcome == "worse" else f"and {behind} would not catch up {times}"

@@ -47,7 +47,7 @@ def test_compare_costs_name_settings_that_leave_out_the_tuning_of_depths(tmp_pat
         return engine.describe_costs(tmp_path / "costs", planned.summary, planned.base)
 
     *_, hint = costs().splitlines()
-    assert hint.startswith("tuning chooses numbers of layers; it is left out if they are set: rnn.encoder_layers=2 ")
+    assert hint.startswith("tuning selects the number of layers; to skip it, set: rnn.encoder_layers=2 ")
     assert costs(*hint.rpartition(": ")[2].split()).startswith("memory: 3 measurements")
     # gradients need learning rates
     assert "left out" not in costs(experiment="gradients")

@@ -58,13 +58,13 @@ def test_a_start_that_was_killed_is_no_comparison_yet_and_can_be_repeated(counti
         with pytest.raises(KeyboardInterrupt):
             begin(folder, "rnn", "lstm")
     assert (folder / "recipe.yaml").exists()
-    with pytest.raises(UserError, match=r"one that did not begin\n.*repeat the command"):
+    with pytest.raises(UserError, match=r"one that was not started\n.*repeat the command"):
         engine.resume(folder, Console(file=io.StringIO()))
     # somebody's own recipe is not replaced
     with pytest.raises(UserError, match="already exists"):
         begin(folder, "rnn", "lstm", "training.clip=9")
     assert (begin(folder, "rnn", "lstm") / COMPARISON).exists()
-    with pytest.raises(UserError, match="continue it with"):
+    with pytest.raises(UserError, match="resume it with"):
         begin(folder, "rnn", "lstm")
 
 
@@ -201,7 +201,7 @@ def test_a_comparison_that_lost_what_it_was_asked_has_a_copy_beside_its_measurem
     # another one does not take its measurements over
     with pytest.raises(UserError, match=r"already exists\n.*--resume"):
         begin(folder, "rnn", "lstm", "lstm.dropout=0.4")
-    assert "in all 0 measurements" in engine.describe_costs(folder, setup.load_summary(folder), None)
+    assert "total: 0 measurements" in engine.describe_costs(folder, setup.load_summary(folder), None)
     assert not (folder / COMPARISON).exists()
     _go_on(folder)
     assert counting.asked == asked
@@ -217,8 +217,10 @@ def test_a_conclusion_that_fails_is_no_success(counting, tmp_path):
     cell = folder / "cells/memory/rnn--count--seed1.json"
     kept = cell.read_text()
     cell.write_text(kept.replace('"rate"', '"rat"'))
-    assert "memory: FAILED: no conclusion could be drawn: KeyError" in _go_on(folder)
-    with pytest.raises(UserError, match=r"conclusion.txt: memory: no conclusion(.|\n)*remove it and measure it again"):
+    assert "memory: FAILED: the analysis failed: KeyError" in _go_on(folder)
+    with pytest.raises(
+        UserError, match=r"conclusion.txt: memory: the analysis failed(.|\n)*remove it and measure it again"
+    ):
         engine.check_concluded(folder)
     cell.unlink()
     _go_on(folder)

@@ -113,10 +113,10 @@ def test_bottleneck_share_is_the_ratio_of_corpus_scores(contest):
     rows = _table(result, "lengths")
     assert [row["BLEU"] for row in rows] == pytest.approx(scores, abs=0.01)
     wanted = [100 * score / scores[0] for score in scores]
-    assert [row["of its own on single sentences (%)"] for row in rows] == pytest.approx(wanted, abs=0.1)
+    assert [row["BLEU kept (%)"] for row in rows] == pytest.approx(wanted, abs=0.1)
     assert rows[2]["low (%)"] < wanted[2] < rows[2]["high (%)"]
     (finding,) = result.findings
-    assert [row["longer than all learned from"] for row in rows] == ["no", "yes", "yes"]
+    assert [row["beyond the training lengths"] for row in rows] == ["no", "yes", "yes"]
     assert finding.value == pytest.approx(statistics.mean(wanted[1:]), abs=1e-9)
     assert finding.low < finding.value < finding.high
     assert (finding.standing, finding.reasons) == ("not measurable", ["no other model was measured"])
@@ -130,7 +130,7 @@ def test_bottleneck_finds_a_planted_fall(contest):
     assert (falls.standing, stays.standing) == ("worse", "better")
     assert falls.high < 90 < stays.low
     assert set(falls.variations) == {
-        "the first texts beyond",
+        "the shortest texts beyond the training lengths",
         "the longest texts",
         "BLEU lost, in points",
         "any one seed left out",
@@ -139,10 +139,10 @@ def test_bottleneck_finds_a_planted_fall(contest):
     assert falls.tokens == 400
     (pair,) = _table(result, "pairs")
     assert pair["models"] == "lstm-attention − lstm"
-    assert pair["points of what is kept"] == pytest.approx(stays.value - falls.value, abs=0.01)
+    assert pair["difference of BLEU kept (points)"] == pytest.approx(stays.value - falls.value, abs=0.01)
     assert pair["p"] < 0.001
     by_kind = [pair["2 sentences (points)"], pair["3 sentences (points)"]]
-    assert pair["points of what is kept"] == pytest.approx(statistics.mean(by_kind), abs=0.01)
+    assert pair["difference of BLEU kept (points)"] == pytest.approx(statistics.mean(by_kind), abs=0.01)
     kinds = {
         t.seed: split_by_length(run.parts, run.learned) for t, run in measured.items() if t.model == "lstm-attention"
     }
@@ -154,7 +154,7 @@ def test_bottleneck_without_longer_texts_is_not_measurable(contest):
     result, _ = _concluded(contest, planted)
     for finding in result.findings:
         assert (finding.standing, finding.value) == ("not measurable", None)
-        assert finding.reasons == ["no texts were longer than the 99 words of the longest learned from"]
+        assert finding.reasons == ["no text is longer than the longest training source, 99 words"]
 
 
 def test_bottleneck_equal_shares_are_a_tie(contest):
@@ -168,7 +168,7 @@ def test_bottleneck_equal_shares_are_a_tie(contest):
 @pytest.mark.parametrize(
     ("change", "standing", "sentence"),
     [
-        (lambda seed: _run(0.6, seed), "not measurable", "BLEU on single sentences (≥ 20 wanted)"),
+        (lambda seed: _run(0.6, seed), "not measurable", "BLEU on single sentences (≥ 20 required)"),
         (
             lambda seed: _run(0.1, seed, losses=[3.0, 2.5, 2.0]),
             "still learning",
@@ -188,7 +188,7 @@ def test_bottleneck_failed_checks_replace_the_verdict(contest, change, standing,
     assert rnn.standing == standing
     assert sentence in rnn.reasons[0]
     assert (gru.standing, lstm.standing) == ("better", "worse")
-    assert [row["holds"] for row in _table(result, "gates")].count("no") == 1
+    assert [row["passed"] for row in _table(result, "gates")].count("no") == 1
 
 
 def test_bottleneck_measures_a_real_run(contest):

@@ -31,16 +31,16 @@ def test_nothing_is_tried_for_measurements_that_do_not_depend_on_it_until_others
     sizes = [f"{each.parameters:,}" for each in read_summary(folder / COMPARISON).contenders]
     assert len(sizes) == 2
     page = draw(folder).read_text()
-    assert "Nothing that is measured here depends on a learning rate" in page
+    assert "No measurement here depends on a learning rate" in page
     assert "Learning rates are not chosen yet" not in page
     # sizes and recipes are those of what is measured
     assert all(size in page for size in sizes)
     assert page.count('<details class="recipe">') == 2
-    assert "lowest validation loss among trials" not in page
+    assert "lowest validation loss in its trials" not in page
     asked, counting.asked = counting.asked, []
     monkeypatch.setattr(engine, "EXPERIMENTS", {"memory": memory})
     engine.resume(folder, Console(file=io.StringIO()))
-    assert "lowest validation loss among trials" in draw(folder).read_text()
+    assert "lowest validation loss in its trials" in draw(folder).read_text()
     assert {Path(path).name for path in (folder / "cells/tuning").glob("rnn--*")}
     # what did not depend on the choice stays
     assert asked
@@ -111,7 +111,7 @@ def test_why_trials_failed_stands_on_the_page(counting, tmp_path):
     first, *others = summary.contenders
     refused = first.model_copy(update={"failures": {"it cannot have so few": "rate 0.004, 4 layers"}})
     write(summary.model_copy(update={"contenders": [refused, *others]}), folder / COMPARISON)
-    said = f"{first.model}, trials that failed: it cannot have so few (rate 0.004, 4 layers)."
+    said = f"Failed trials of {first.model}: it cannot have so few (rate 0.004, 4 layers)."
     assert said in draw(folder).read_text()
 
 

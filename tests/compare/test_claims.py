@@ -123,7 +123,7 @@ def test_numbers_that_are_not_told_apart_from_the_best_are_best_too():
     [
         (["converged"], "still learning"),
         (["converged", "translates"], "too weak to judge"),
-        (["rate inside its grid"], "rate at an end"),
+        (["rate inside its grid"], "rate at end of range"),
         ([], ""),
     ],
 )
@@ -138,4 +138,4 @@ def test_number_of_a_model_that_fails_a_check_has_the_reason(names: list[str], n
 def test_models_beside_a_rival_are_named_after_one_correction_for_both_directions():
     pairs = [Pair("a", "t", 1.0, 0.04), Pair("b", "t", -1.0, 0.04), Pair("c", "t", -1.0, 0.001)]
     sentence = compare_with_rival(pairs, {}, "t", ("trains", "train"), ("faster", "slower"))
-    assert sentence == "c trains slower than t; a and b are not told apart from t"
+    assert sentence == "c trains slower than t; a and b are not significantly different from t"

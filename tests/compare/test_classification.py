@@ -90,7 +90,7 @@ def test_classification_one_seed_uses_mcnemar_and_wilson(planted):
     assert "interval over texts" in ours.quantity
     pair = _table(result, "pairs")[0]
     assert pair["p (McNemar)"] == round(test.p_value, 4)
-    assert pair["only the first named has it right"] == test.only_second
+    assert pair["only the first named is right"] == test.only_second
     assert _findings(result, "calibration")["transformer"].p is None
 
 
@@ -142,7 +142,7 @@ def test_classification_tables_of_classes_and_disagreements(planted):
     [
         ({"losses": [0.9, 0.7, 0.5]}, "still learning", "its loss still falls by 0.40 nats"),
         ({"rate": RateChoice(0.008, (0.004, 0.008))}, "not measurable", "lies at an end of"),
-        ({"accuracy": Share(40.0, 33.0, 47.0)}, "not measurable", "most frequent class is right"),
+        ({"accuracy": Share(40.0, 33.0, 47.0)}, "not measurable", "that of the most frequent class"),
     ],
 )
 def test_classification_failed_checks_replace_the_verdict(planted, change, standing, words):
@@ -159,7 +159,7 @@ def test_classification_failed_checks_replace_the_verdict(planted, change, stand
         assert words in "; ".join(found["transformer"].reasons)
     # speed does not depend on what was learned
     assert _findings(result, "training speed")["lstm"].difference_unit == "times as fast"
-    assert [row["holds"] for row in _table(result, "gates") if row["model"] == "lstm"].count("no") == 1
+    assert [row["passed"] for row in _table(result, "gates") if row["model"] == "lstm"].count("no") == 1
 
 
 def test_classification_measures_real_runs_repeatably(classifiers, tmp_path):

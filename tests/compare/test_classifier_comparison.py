@@ -115,7 +115,7 @@ def _check_page(folder: Path) -> None:
     page = (folder / "report.html").read_text(encoding="utf-8")
     shown = re.findall(r'<th scope="row"[^>]*><a href="#experiment-[a-z-]+">([a-z -]+)</a>', page)
     assert shown == list(TABLES["classification"])
-    assert "Rows that this comparison was not asked for" not in page
+    assert "Rows that were not requested" not in page
     assert "translation" not in page.lower().split("</style>")[1].split("<script>")[0]
 
 

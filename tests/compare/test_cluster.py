@@ -159,7 +159,7 @@ def test_a_node_that_is_killed_while_it_measures_changes_no_cell(two_nodes, few_
         engine.resume(there, Console(file=told, width=200), cluster)
     loss.join()
     assert "FAILED" not in told.getvalue()
-    assert ", 2 beside each other" in told.getvalue()
+    assert ", 2 at a time" in told.getvalue()
     assert _cells(there) == _cells(here)
     assert len(_cells(there)) == 4 + 4 + 4
     # what the node that was killed had begun was begun again
@@ -182,7 +182,7 @@ def test_nodes_do_what_workers_do_and_refuse_what_they_would_do_otherwise(two_no
     with run_lock(tmp_path), Cluster(two_nodes.address):
         assert signal.getsignal(signal.SIGTERM) is asked_to_stop
         with RayWorkers(tmp_path, HERE, SETTINGS) as nodes:
-            assert str(nodes) == "2 beside each other on 2 nodes"
+            assert str(nodes) == "2 in parallel on 2 nodes"
             assert dict(nodes.map_unordered(math.sqrt, [1, 4, 9])) == {1: 1, 4: 2, 9: 3}
             # a node that is stopped is no user who wants a training to stop
             assert dict(nodes.map_unordered(signal.getsignal, [signal.SIGTERM])) == {signal.SIGTERM: signal.SIG_IGN}
@@ -197,7 +197,7 @@ def test_nodes_do_what_workers_do_and_refuse_what_they_would_do_otherwise(two_no
                 assert ray.wait([meanwhile], timeout=3)[0] == []
             assert ray.get(meanwhile) != os.getpid()
             nodes._place = replace(nodes._place, versions=nodes._place.versions | {"torch": "0.1"})
-            with pytest.raises(UserError, match=r"has torch .*, and not torch 0\.1\n.*install the same"):
+            with pytest.raises(UserError, match=r"has torch .* instead of torch 0\.1\n.*install the same"):
                 list(nodes.map_unordered(math.sqrt, [1]))
         # nobody waits for a GPU that no node has
         monkeypatch.setattr("s2s.comparison.cluster._PATIENCE", 1)

@@ -87,7 +87,7 @@ def test_a_conclusion_that_fails_leaves_the_measurements(counting, tmp_path, mon
     folder = begin(tmp_path / "broken", "rnn", "lstm")
     engine.resume(folder, Console(file=io.StringIO()))
     result = read_result(folder / "memory" / RESULT)
-    assert all("no conclusion could be drawn: ValueError: no numbers" in f.failed for f in result.findings)
+    assert all("the analysis failed: ValueError: no numbers" in f.failed for f in result.findings)
     assert len(list((folder / "cells" / "memory").glob("*.json"))) == 4
 
 
@@ -151,7 +151,7 @@ def test_what_it_costs_is_told_before_and_counts_only_what_no_file_holds(countin
         "decoding: 4 measurements, less than a minute",
     ]
     # of two rates, at two depths
-    assert before[3].startswith("in all 16 measurements: about 2 min")
+    assert before[3].startswith("total: 16 measurements, about 2 min")
     setup.create(folder, planned.base, planned.summary)
     assert engine.describe_costs(folder, planned.summary, planned.base).splitlines() == before
     counting.interrupt_at = 5
@@ -159,10 +159,10 @@ def test_what_it_costs_is_told_before_and_counts_only_what_no_file_holds(countin
         engine.resume(folder, Console(file=io.StringIO()))
     again = engine.describe_costs(folder, setup.load_summary(folder), None).splitlines()
     assert again[0] == "decoding: 3 measurements, less than a minute"
-    assert again[1].endswith("; 13 are kept")
+    assert again[1].endswith("; 13 are stored already")
     # what is answered can be drawn while the rest is not
     page = draw(folder).read_text(encoding="utf-8")
-    assert "Nothing is shown yet of: decoding." in page
+    assert "No results yet for: decoding." in page
     assert 'id="experiment-memory"' in page
     summary = read_summary(folder / COMPARISON)
     assert summary.machine["date"]
@@ -195,8 +195,8 @@ def test_what_a_profile_cannot_settle_is_measured_when_asked_for_and_said(
     planned = order(asked)
     monkeypatch.setattr(engine, "EXPERIMENTS", {experiment: engine.all_experiments()[experiment]})
     told = engine.describe_costs(planned.folder, planned.summary, planned.base).splitlines()
-    assert told[-1].startswith(f"too short for {experiment}: ")
-    assert told[-1].endswith(f"--profile {settles} settles it")
+    assert told[-1].startswith(f"profile too short for {experiment}: ")
+    assert told[-1].endswith(f"use --profile {settles}")
 
 
 def _on(monkeypatch, name: str) -> None:
@@ -277,7 +277,7 @@ def test_what_another_s2s_measured_is_told_and_times_are_of_one(counting, tmp_pa
     assert len(counting.asked) == 10
     memory, decoding = (read_result(folder / name / RESULT) for name in ("memory", "decoding"))
     assert (memory.codes, decoding.codes) == (["s2s 1 at def"], ["s2s 1 at abc", "s2s 1 at def"])
-    assert ", by s2s 1 at abc and s2s 1 at def." in draw(folder).read_text(encoding="utf-8")
+    assert ", with code s2s 1 at abc and s2s 1 at def." in draw(folder).read_text(encoding="utf-8")
 
 
 def test_who_always_fails_makes_nobody_be_measured_again(counting, tmp_path, monkeypatch):

@@ -46,7 +46,7 @@ def test_a_models_own_setting_comes_first_and_its_size_stays(base):
     ("own", "message"),
     [
         ({"hedas": 2}, r"lstm.hedas=2: lstm has no setting 'hedas'.*\n.*bidirectional"),
-        ({"width": 2}, r"width cannot be set\n.*widths are solved for"),
+        ({"width": 2}, r"width cannot be set\n.*widths are computed"),
         ({"dropout": 2}, r"command line: lstm: dropout: .*less than 1"),
         ({"reverse_source": True}, r"reverse_source needs bidirectional: false"),
     ],

@@ -44,7 +44,7 @@ def test_decoding_has_a_cell_for_every_model(measured):
     for finding in result.findings:
         # two rounds have no interval
         assert (finding.low, finding.high) == (None, None)
-        assert "exponent of time in the source's length" in finding.facts
+        assert "exponent of time against source length" in finding.facts
         assert finding.figure in {figure.name for figure in result.figures}
         assert set(finding.variations) == {"source of 64 tokens", "batch 3"}
     assert Result.model_validate_json(result.model_dump_json()) == result

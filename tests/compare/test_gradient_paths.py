@@ -211,5 +211,5 @@ class Blind(nn.Module):
 def test_gradient_norms_refuse_a_model_without_nn_embedding():
     model = _model("lstm")
     model.decoder.embedding = Blind(model.decoder.embedding.tokens)
-    with pytest.raises(NotForThisModel, match=r"its decoder looks tokens up in no nn\.Embedding"):
+    with pytest.raises(NotForThisModel, match=r"its decoder has no nn\.Embedding of its tokens"):
         gradient_norms(model, _text(), batch_size=2, seed=1)

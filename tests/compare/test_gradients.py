@@ -71,7 +71,7 @@ def test_gradients_factor_is_that_of_the_initialization(contest, monkeypatch):
     # a tanh network's gradients vanish at its usual initialisation, and those of an LSTM that begins by remembering
     # do so more slowly; but either can be turned
     assert rnn.high < 1
-    assert rnn.facts["what becomes of it"] == "vanishes"
+    assert rnn.facts["outcome"] == "vanishes"
     assert rnn.facts["half-life (steps)"] > 0
     assert lstm.value > rnn.high
     rows = {(row["model"], row["value"]): row for row in _table(result, "gradient-sweep")}
@@ -82,7 +82,7 @@ def test_gradients_factor_is_that_of_the_initialization(contest, monkeypatch):
         assert rows["lstm", bias]["factor per step"] == pytest.approx(factor, abs=0.06)
     # the model's own initialisation is one of the values: an orthogonal matrix, and a forget bias of 1
     for model, own, value in (("rnn", rnn, 1.0), ("lstm", lstm, 1.0)):
-        assert rows[model, value]["the model's own"] == pytest.approx(value, abs=1e-6)
+        assert rows[model, value]["own value"] == pytest.approx(value, abs=1e-6)
         assert rows[model, value]["factor per step"] == pytest.approx(own.value, rel=1e-4)
     assert rnn.variations["spectral radius of the recurrent weights 0.5"]
     assert not rnn.variations["spectral radius of the recurrent weights 1.5"]
@@ -100,7 +100,7 @@ def test_gradients_factor_is_that_of_the_initialization(contest, monkeypatch):
 
 
 def _ways(rows, model):
-    return [row["what becomes of it"] for (name, _), row in rows.items() if name == model]
+    return [row["outcome"] for (name, _), row in rows.items() if name == model]
 
 
 def test_gradients_result_has_all_tables_and_figures(contest):
@@ -108,7 +108,7 @@ def test_gradients_result_has_all_tables_and_figures(contest):
     result = EXPERIMENT.result(made, _measured(made))
     assert [(f.row, f.model, f.failed) for f in result.findings] == [(ROW, m, "") for m in made.models]
     # two validations do not say that a training was over
-    assert {f.facts["trained runs that still learn"] for f in result.findings} == {"1 of 1"}
+    assert {f.facts["trainings not converged"] for f in result.findings} == {"1 of 1"}
     assert ROWS[ROW][1] == EXPERIMENT.name == result.experiment
     names = [figure.name for figure in result.figures]
     assert names == [
@@ -124,7 +124,7 @@ def test_gradients_result_has_all_tables_and_figures(contest):
     assert [row["sets of weights"] for row in _table(result, "gradient-factors")] == [2, 2, 1, 1] * 2
     assert {row["sets of weights"] for row in _table(result, "gradient-sweep")} == {2}
     cache = [row for row in _table(result, "jacobian") if row["model"] == "transformer"]
-    assert [row["numbers in the state"] for row in cache] == ["no fixed-size state"] * 2
+    assert [row["size of the state"] for row in cache] == ["no fixed-size state"] * 2
     maps = next(figure for figure in result.figures if figure.name == "paths").heatmaps
     assert [(one.model, len(one.values), len(one.values[0])) for one in maps] == [
         (model, len(maps[0].rows), len(maps[0].columns)) for model in made.models for _ in range(3)
@@ -132,7 +132,7 @@ def test_gradients_result_has_all_tables_and_figures(contest):
     assert max(value for row in maps[0].values for value in row) == 100
     # the transformer's decoder reads no summary
     assert {value for row in maps[5].values for value in row} == {0.0}
-    assert [row["along attention (%)"] for row in _table(result, "paths")][1] == 100
+    assert [row["through attention (%)"] for row in _table(result, "paths")][1] == 100
 
 
 def test_sweep_parameter_changes_nothing_else():
@@ -193,8 +193,8 @@ def test_gradients_normalization_is_that_of_the_reproduction(contest, monkeypatc
     runs = {cell: DeepTraining([1, 2], [6.0, 0.0], losses[cell.part][cell.seed - 1], 5.1) for cell in cells}
     result = EXPERIMENT.result(made, {cell: asdict(run) for cell, run in runs.items()})
     post, pre = _table(result, "norm")
-    assert (post["norm"], post["cost of leaving it out (nats)"], post["seeds"]) == ("post", pytest.approx(2.0), 2)
-    assert pre["cost of leaving it out (nats)"] == pytest.approx(-0.1)
+    assert (post["norm"], post["cost of no warm-up (nats)"], post["seeds"]) == ("post", pytest.approx(2.0), 2)
+    assert pre["cost of no warm-up (nats)"] == pytest.approx(-0.1)
     assert post["p (Holm)"] < pre["p (Holm)"]
     assert [len(figure.series) for figure in result.figures if figure.name == "norm"] == [5]
 

@@ -149,7 +149,7 @@ def test_lyapunov_is_minus_infinity_if_all_is_forgotten():
 
 
 def test_lyapunov_refuses_fewer_steps_than_settle():
-    with pytest.raises(ValueError, match="3 steps leave none after 3"):
+    with pytest.raises(ValueError, match="needs more than 3 steps, got 3"):
         lyapunov(*_diagonal([0.5], steps=3), seed=1, settle=3)
 
 

@@ -116,7 +116,7 @@ def test_claim_marks_models_that_still_learn(asked, monkeypatch) -> None:
     monkeypatch.setitem(globals(), "_result", planted)
     (claim,) = asked(shares).claims
     assert claim.numbers[0].note == "still learning, alibi 90 %†"
-    assert "100 % at 2, where it still learns" in claim.sentence
+    assert "100 % at 2, and still learns" in claim.sentence
 
 
 def test_claim_does_not_hold_if_longer_strings_fail_and_names_other_kinds(asked) -> None:
@@ -128,7 +128,7 @@ def test_claim_does_not_hold_if_longer_strings_fail_and_names_other_kinds(asked)
     assert asked(unlearned).claims[0].stable == {}
     assert claim.numbers[0].note == "alibi 90 %"
     assert claim.sentence == (
-        "With sinusoidal positions, transformer has 0 % of the symbols right at 4 symbols, and 99 % at 2. "
+        "With sinusoidal positions, transformer predicts 0 % of the symbols correctly at 4 symbols and 99 % at 2. "
         "Other positions, at 4: 90 % (alibi)."
     )
 
@@ -153,7 +153,7 @@ def test_claim_says_whether_longer_trainings_agree(asked) -> None:
 def test_claim_is_undecided_if_the_trained_sizes_are_not_learned(asked) -> None:
     (claim,) = asked({"copying-sinusoidal-8": [(0.5, 0.0), (0.6, 0.0), (0.5, 0.1)]}).claims
     assert claim.verdict == "undecided"
-    assert "only 53 % are right at 2" in claim.sentence
+    assert "is only 53 % at 2" in claim.sentence
 
 
 def test_result_classifies_failures_by_kind(asked) -> None:

@@ -311,23 +311,23 @@ def test_long_range_equal_candidates_tie_unless_some_seeds_are_censored(contest)
     edge = _runs(*[(100, 100, 100, 100, 45)] * 5)
     found, _ = _verdicts(contest, {"gru": edge, "rnn": [*edge[:4], *_runs(FAR)]})
     assert {(each.standing, each.at_least) for each in found.values()} == {("undecided", False)}
-    assert found["rnn"].reasons == ["some seeds reach beyond 16, the longest distance tested"]
+    assert found["rnn"].reasons == ["some seeds reach beyond the longest tested distance, 16 symbols"]
     # three seeds are too few to prove a tie
     found, _ = _verdicts(contest, {"gru": _runs(*[MIDDLE] * 3), "rnn": _runs(*[MIDDLE] * 3)})
     assert found["rnn"].standing == "undecided"
-    assert "no run varies" in found["rnn"].reasons[0]
+    assert "the runs do not vary" in found["rnn"].reasons[0]
     # nor is one proven where both are censored
     found, _ = _verdicts(contest, {"gru": _runs(*[FAR] * 5), "rnn": _runs(*[FAR] * 5)})
     for model, other in (("gru", "rnn"), ("rnn", "gru")):
         assert (found[model].standing, found[model].at_least, found[model].rival) == ("undecided", True, other)
-        assert found[model].reasons == ["both reach beyond the longest distance tested, 16 symbols"]
+        assert found[model].reasons == ["both reach beyond the longest tested distance, 16 symbols"]
 
 
 @pytest.mark.parametrize(
     ("run", "rates", "standing", "words"),
     [
-        (_run((12, 10, 8, 10, 9)), _rates(), "not measurable", "without doing it 30.0 %"),
-        (_run((33, 30, 30, 10, 10)), _rates(), "not measurable", "without doing it 30.0 %"),
+        (_run((12, 10, 8, 10, 9)), _rates(), "not measurable", "shortcut baseline 30.0 %"),
+        (_run((33, 30, 30, 10, 10)), _rates(), "not measurable", "shortcut baseline 30.0 %"),
         (_run(MIDDLE, looks=FALLING), _rates(), "still learning", "5 of 5 seeds have not solved it in 100 updates"),
         (_run(MIDDLE), _rates(best=0.008, inside=False), "not measurable", "0.008 lies at an end of"),
     ],
@@ -377,7 +377,7 @@ def test_long_range_verdict_is_varied_by_updates_rate_and_head(contest):
             measured[Trial(model, "recall-head", seed)] = _run(MIDDLE, solved=20)
     found = next(each for each in _result(made, measured).findings if each.model == "rnn")
     assert found.variations == {"next best rate": True, "half the updates": False, "linear head": False}
-    assert found.facts["reach of its encoder under a linear head"] == 13
+    assert found.facts["reach with a linear head"] == 13
 
 
 # times to the solution
@@ -403,7 +403,7 @@ def test_time_verdict_is_that_of_the_corrected_log_rank_test():
     found = assess_time("a", of_all)
     # three pairs: the two smallest p-values are equal
     assert (found.standing, found.rival, found.p) == ("better", "b", pytest.approx(3 * p))
-    assert found.facts == {"median of b (updates)": 80, "seeds that solve it, b": "4 of 5"}
+    assert found.facts == {"median of b (updates)": 80, "seeds that solve the task, b": "4 of 5"}
     found = assess_time("b", of_all)
     assert (found.standing, found.rival) == ("worse", "a")
 
@@ -411,7 +411,7 @@ def test_time_verdict_is_that_of_the_corrected_log_rank_test():
 def test_time_verdict_needs_a_difference_and_a_solution():
     assert assess_time("a", _models(a=_timed(20, 40, 40), b=_timed(40, 40, 20))).standing == "undecided"
     never = _models(a=_timed(None, None), b=_timed(None, None))
-    assert assess_time("a", never).reasons == ("neither solves the task with any seed",)
+    assert assess_time("a", never).reasons == ("neither model solves the task with any seed",)
     assert assess_time("a", _models(a=_timed(*FAST))).standing == "not measurable"
 
 
@@ -419,7 +419,7 @@ def test_time_verdict_is_undecided_within_one_validation():
     first, second, third = (_timed(*[at] * 5) for at in (10, 20, 30))
     found = assess_time("a", _models(a=first, b=second))
     assert (found.standing, found.rival) == ("undecided", "b")
-    assert found.reasons == ("medians are no further apart than two looks, 10 updates",)
+    assert found.reasons == ("the medians differ by at most one validation interval, 10 updates",)
     assert assess_time("a", _models(a=first, b=third)).standing == "better"
 
 
@@ -476,7 +476,7 @@ def test_time_verdict_counts_failed_trainings_as_unsolved():
     runs = {seed: run if run.solved else replace(run, **failed) for seed, run in failing.by_seed.items()}
     failing, well = replace(failing, by_seed=runs), _timed(*[60] * 8)
     found = assess_time("a", _models(a=failing, b=well))
-    assert (found.standing, found.facts["seeds that solve it, a"]) == ("undecided", "3 of 8")
+    assert (found.standing, found.facts["seeds that solve the task, a"]) == ("undecided", "3 of 8")
     gates = {gate.name: gate for gate in failing.gates()}
     assert gates["trains"].sentence == "the training of 5 of 8 seeds failed: its answers are no longer finite"
     assert (gates["trains"].passed, gates["converged"].passed) == (False, True)

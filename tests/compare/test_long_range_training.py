@@ -295,7 +295,7 @@ def test_run_fails_when_the_loss_is_not_finite(monkeypatch):
         return dataclasses.replace(answers(model, examples, device_context), loss=float("nan"))
 
     monkeypatch.setattr(learning, "answers", broken)
-    with pytest.raises(UserError, match="no longer finite"):
+    with pytest.raises(UserError, match="the validation loss is not finite"):
         _learn()
 
 

@@ -136,7 +136,7 @@ def test_there_is_no_claim_without_relative_positions_or_without_longer_texts():
 def test_figure_and_table_have_every_kind():
     scores = _kinds(sinusoidal=0.2, relative=0.05)
     figure = longer_figure("transformer", scores)
-    assert [line.label for line in figure.series] == ["sinusoidal", "relative", "longest text learned from"]
+    assert [line.label for line in figure.series] == ["sinusoidal", "relative", "longest training source"]
     assert figure.series[0].x == [6, 12, 18, 24]
     table = longer_table({"transformer": kept_by(scores)})
     assert [row[:3] for row in table.rows] == [["transformer", "sinusoidal", 3], ["transformer", "relative", 3]]

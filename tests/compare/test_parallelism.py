@@ -156,7 +156,7 @@ def test_parallelism_has_three_cells_for_every_model(measured):
     cells = {(f.model, f.row): f for f in result.findings}
     assert cells["transformer", "sequential steps"].standing == "better"
     assert cells["transformer", "parallel computation"].standing == ""
-    gain = "2 threads, times as fast as one thread at n = 64"
+    gain = "2 threads, speed-up over one thread at n = 64"
     assert gain in cells["transformer", "parallel computation"].facts
     # a number of threads that both models are fastest with is the choice itself
     speed = cells["lstm", "training speed"]
@@ -238,7 +238,7 @@ def test_parallelism_tables_are_what_was_measured(contest):
     parallel = cells["transformer", "parallel computation"]
     assert parallel.value == pytest.approx(128)
     low, high = brent(128, 2)
-    assert parallel.facts["2 threads, times as fast as one thread at n = 256"] == 1.5
+    assert parallel.facts["2 threads, speed-up over one thread at n = 256"] == 1.5
     assert parallel.facts["2 threads, Brent's bounds"] == f"{low:.2f} to {high:.2f}"
     assert parallel.standing == ""
     exponents = {tuple(row[:4]): row[6] for row in tables["exponents"].rows}

@@ -34,7 +34,7 @@ def test_parallelism_on_a_gpu_one_thread_is_compared_with_and_not_ranked(contest
     assert speed.value == both["transformer", "training speed"].value
     assert speed.variations == {"n = 16": False, "n = 256": True, "one pair at a time": True}
     facts = beside["transformer", "parallel computation"].facts
-    assert facts["CUDA, times as fast as one thread at n = 256"] == 1.5
+    assert facts["CUDA, speed-up over one thread at n = 256"] == 1.5
 
 
 def _of_many_texts(one, times):
@@ -66,7 +66,7 @@ def test_parallelism_models_that_leave_the_device_idle_are_not_ranked(contest):
         assert [each.variations for each in cells] == [{}] * 2
     rnn, transformer = speeds(1.1, 3)
     assert rnn.reasons == transformer.reasons
-    assert rnn.reasons == ["rnn: 32 texts at once take 1.10 times as long as one (≥ 1.5 wanted)"]
+    assert rnn.reasons == ["rnn: a batch of 32 texts takes 1.10 times as long as one text (≥ 1.5 required)"]
 
 
 def test_parallelism_batches_are_larger_on_a_gpu(contest):

@@ -162,14 +162,14 @@ def test_positions_planted_effect_of_order_is_found(contest):
     result = _result(made, measured)
     rnn, transformer = result.findings
     assert 0 < rnn.low < rnn.value < rnn.high < transformer.high
-    assert rnn.facts == {"BLEU in order": 100, "translations that change (%)": 25}
+    assert rnn.facts == {"BLEU on natural sources": 100, "translations that change (%)": 25}
     # 2.0 against 2.6 and 2.4 nats per token, and a little for the slope over the pairs
-    added = "loss added by positions {} (nats per token)"
+    added = "rise of the loss with positions {} (nats per token)"
     assert transformer.facts[added.format("none")] == pytest.approx(0.62, abs=0.005)
     assert transformer.facts[added.format("none / sinusoidal")] == pytest.approx(0.42, abs=0.005)
     rows = {(row["encoder"], row["decoder"]): row for row in _table(result, "signals")}
-    assert rows["sinusoidal", "sinusoidal"]["more than its own"] is None
-    assert rows["learned", "learned"]["more than its own"] == pytest.approx(0.12, abs=0.01)
+    assert rows["sinusoidal", "sinusoidal"]["rise above its own"] is None
+    assert rows["learned", "learned"]["rise above its own"] == pytest.approx(0.12, abs=0.01)
     assert rows["none", "none"]["low"] > 0
     assert _result(made, dict(reversed(measured.items()))) == result
 
@@ -184,13 +184,13 @@ def test_positions_failed_check_replaces_the_verdict(contest):
     rnn, transformer = _result(made, measured).findings
     assert (rnn.standing, transformer.standing) == ("still learning", "not measurable")
     assert rnn.reasons[0].startswith("its loss still falls by 0.50 nats")
-    assert "BLEU on single sentences (≥ 20 wanted)" in transformer.reasons[0]
+    assert "BLEU on single sentences (≥ 20 required)" in transformer.reasons[0]
     measured = _measured()
     rate = RateChoice(chosen=0.008, tried=(0.004, 0.008), losses=(2.0, 1.0), inside=False)
     measured[Trial("rnn", TRAINED, 1)] = replace(measured[Trial("rnn", TRAINED, 1)], rate=rate)
     rnn, transformer = _result(made, measured).findings
     assert (rnn.standing, transformer.standing) == ("not measurable", "")
-    assert rnn.reasons[0].startswith("its rate 0.008 lies at an end of what was tried")
+    assert rnn.reasons[0].startswith("its rate 0.008 lies at an end of the range tried")
     assert rnn.tokens == transformer.tokens == 400
 
 
@@ -206,21 +206,23 @@ def test_positions_of_several_seeds_are_tested_and_corrected(contest):
     rows = {(row["encoder"], row["decoder"]): row for row in _table(result, "signals")}
     losses = [[m.loss for c, m in measured.items() if c.part == p] for p in (TRAINED, "equal-none-none")]
     apart = welch(*losses)
-    assert rows["none", "none"]["more than its own"] == pytest.approx(apart.value, abs=1e-4)
+    assert rows["none", "none"]["rise above its own"] == pytest.approx(apart.value, abs=1e-4)
     assert rows["none", "none"]["low"] == pytest.approx(apart.interval()[0], abs=1e-4)
-    key = "p, of all choices (Holm)"
+    key = "p (Holm)"
     assert apart.p() - 1e-4 <= rows["none", "none"][key] <= 4 * apart.p() + 1e-4
     assert rows["sinusoidal", "sinusoidal"][key] is None
     # a seed with the model's own positions alone changes no difference
     alone = next(trial for trial in measured if trial.part == TRAINED)
     more = measured | {replace(alone, seed=4): replace(measured[alone], natural=[9.0] * 40)}
     again = {(row["encoder"], row["decoder"]): row for row in _table(_result(made, more), "signals")}
-    compared = [name for name in rows["none", "none"] if name.startswith(("more than", "p,", "low", "high"))]
+    compared = [name for name in rows["none", "none"] if name.startswith(("rise above", "p (", "low", "high"))]
     assert [again["none", "none"][name] for name in compared] == [rows["none", "none"][name] for name in compared]
-    learned = "loss added by positions learned (nats per token)"
-    assert result.findings[0].facts[learned] == pytest.approx(rows["learned", "learned"]["more than its own"], abs=1e-3)
+    learned = "rise of the loss with positions learned (nats per token)"
+    assert result.findings[0].facts[learned] == pytest.approx(
+        rows["learned", "learned"]["rise above its own"], abs=1e-3
+    )
     # not significant
-    assert "loss added by positions sinusoidal / none (nats per token)" not in result.findings[0].facts
+    assert "rise of the loss with positions sinusoidal / none (nats per token)" not in result.findings[0].facts
     for cell, one in measured.items():
         if cell.part == "equal-learned-learned":
             measured[cell] = replace(one, natural=[each + (cell.seed or 0) for each in one.natural])
@@ -304,9 +306,9 @@ def test_positions_measurement_has_all_tables_and_figures(contest, monkeypatch):
     assert {f.figure for f in result.findings} <= {figure.name for figure in result.figures}
     rows = _table(result, "signals")
     assert [(row["encoder"], row["decoder"]) for row in rows] == [("sinusoidal", "sinusoidal"), ("none", "none")]
-    assert rows[1]["more when shuffled"] == pytest.approx(0, abs=1e-3)
+    assert rows[1]["rise with shuffled sources"] == pytest.approx(0, abs=1e-3)
     assert {finding.standing for finding in result.findings} == {"not measurable"}
-    assert "0.0 BLEU on single sentences (≥ 20 wanted)" in result.findings[0].reasons[0]
+    assert "0.0 BLEU on single sentences (≥ 20 required)" in result.findings[0].reasons[0]
     # the same kind on both sides, or no choice at all
     assert {(cell.model, cell.part): each.longer is not None for cell, each in measured.items()} == {
         ("gru", TRAINED): False,

@@ -148,7 +148,7 @@ def _gaining(contest, gains):
         for trial in EXPERIMENT.trials(made)
     }
     result = EXPERIMENT.result(made, measured)
-    rows = {row["model"]: row["BLEU gained in the last doubling"] for row in _table(result, "scores")}
+    rows = {row["model"]: row["BLEU gain in the last doubling"] for row in _table(result, "scores")}
     assert rows == pytest.approx(gains, abs=0.01)
     return result
 
@@ -157,7 +157,7 @@ def test_quality_tie_of_equal_gains_per_doubling_is_a_verdict(contest):
     gains = {"rnn": 3.0, "gru": 2.5}
     result = _gaining(contest, gains)
     assert [each.standing for each in result.findings] == ["tie", "tie"]
-    facts = {each.model: each.facts["BLEU still gained per doubling of the tokens"] for each in result.findings}
+    facts = {each.model: each.facts["BLEU gain per doubling of the tokens"] for each in result.findings}
     assert facts == pytest.approx(gains, abs=0.1)
 
 
@@ -165,8 +165,8 @@ def test_quality_tie_of_unequal_gains_per_doubling_still_learns(contest):
     result = _gaining(contest, {"rnn": 3.5, "gru": 2.0})
     assert [each.standing for each in result.findings] == ["still learning", "still learning"]
     gain, so_far = result.findings[1].reasons
-    assert gain == "it gains 2.0 BLEU with each doubling of the tokens (< 1 wanted)"
-    assert so_far == "so far +0.0 BLEU beside rnn (equal)"
+    assert gain == "it gains 2.0 BLEU per doubling of the tokens (< 1 required)"
+    assert so_far == "so far +0.0 BLEU compared with rnn (equal)"
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_quality_gap_that_cannot_close_is_a_verdict(contest, bleus, losses, stan
     assert [found.standing for found in result.findings] == standings
     if standings[0] == "worse":
         assert [found.reasons for found in result.findings] == [
-            ["and would be with 16 times the training"],
+            ["and would still be with 16 times the training"],
             ["and rnn would not catch up with 16 times the training"],
         ]
 
@@ -201,7 +201,7 @@ def test_quality_without_exchangeable_sources_skips_that_check(contest):
 @pytest.mark.parametrize(
     ("change", "standing", "sentence"),
     [
-        ({"bleus": [1.0, 3.0, 5.0, 7.0]}, "still learning", "it gains 2.0 BLEU with each doubling"),
+        ({"bleus": [1.0, 3.0, 5.0, 7.0]}, "still learning", "it gains 2.0 BLEU per doubling"),
         ({"source_use": SourceUse(2.2, 2.3, 40)}, "not measurable", "0.10 nats lower with the right"),
         ({"rate": RateChoice(0.008, (0.004, 0.008))}, "not measurable", "0.008 lies at an end of"),
     ],
@@ -212,7 +212,7 @@ def test_quality_failed_checks_replace_the_verdict(contest, change, standing, se
     assert (rnn.standing, transformer.standing) == (standing, "not measurable")
     assert sentence in rnn.reasons[0]
     assert transformer.reasons == [f"rnn: {rnn.reasons[0]}"]
-    assert [row["holds"] for row in _table(result, "gates")].count("no") == 1
+    assert [row["passed"] for row in _table(result, "gates")].count("no") == 1
 
 
 def test_quality_compares_seconds_of_one_machine_only(contest):
@@ -310,7 +310,7 @@ def test_quality_budgets_are_those_of_the_cheapest_candidate():
     }
     found = losses_at_budgets(runs)
     slow, fast = (dict(zip(found.columns, row, strict=True)) for row in found.rows)
-    assert (slow["whole training"], fast["whole training"]) == (1.0, 1.5)
+    assert (slow["full training"], fast["full training"]) == (1.0, 1.5)
     assert (slow["at equal time (4 s)"], fast["at equal time (4 s)"]) == (4.0, 1.5)
 
 

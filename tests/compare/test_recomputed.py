@@ -53,7 +53,7 @@ def _ends(found: dict) -> tuple[float, float, float]:
 def recounted(folder):
     """By model: what was done, in which form, at which length, counted number by number."""
     said = result(folder, "parallelism")["method"]
-    vocabulary = int(re.search(r"vocabulary of ([\d,]+)", said)[1].replace(",", ""))
+    vocabulary = int(re.search(r"vocabulary has only ([\d,]+)", said)[1].replace(",", ""))
     counts = {}
     for kind in MODELS:
         torch.manual_seed(9)
@@ -82,7 +82,7 @@ def test_the_table_says_of_depth_work_and_span_what_was_counted(folder, recounte
         assert findings(said, "sequential steps")[kind]["value"] == own[-1]["depth"]
         assert findings(said, "parallel computation")[kind]["value"] == pytest.approx(ratios[kind]["y"][-1])
     for row in table(said, "work"):
-        own = recounted[row["model"], row["of"], row["n"]]
+        own = recounted[row["model"], row["pass"], row["n"]]
         assert (row["work"], row["span"], row["undivided span"]) == (own["work"], own["span"], own["undivided"])
         assert row["work / undivided span"] == pytest.approx(own["work"] / own["undivided"])
 
@@ -179,9 +179,9 @@ def test_a_factor_per_step_is_that_of_the_line_through_kept_gradients(folder, ki
     # the cell has it where the line fits, over all nine steps, and they halve the gradient at least, or double it
     there = np.mean(fits) >= 0.8 and (wanted[0] ** 8 <= 0.5 or wanted[0] ** 8 >= 2) and min(left) > 0
     assert list(_ends(found)) == (ends if there else [None] * 3)
-    assert ("at distance 9, times what it is at 1" in found["facts"]) == (not there)
+    assert ("norm at distance 9 / norm at 1" in found["facts"]) == (not there)
     assert row["R²"] == pytest.approx(np.mean(fits), abs=3e-6)
-    assert row["left at the largest distance / at 1"] == pytest.approx(stats.gmean(left), rel=6e-6)
+    assert row["norm at the largest distance / norm at 1"] == pytest.approx(stats.gmean(left), rel=6e-6)
     if wanted[0] < 1:
         assert row["half-life (steps)"] == pytest.approx(math.log(2) / -math.log(wanted[0]), rel=1e-4)
 
@@ -207,7 +207,7 @@ def test_factors_of_turned_initialisations_are_those_of_their_slopes(folder):
 def test_exponents_of_memory_are_slopes_from_a_quarter_of_the_longest_on(folder):
     said = result(folder, "memory")
     rows = table(said, "exponents")
-    assert {(row["model"], row["form"], row["of"]) for row in rows} == {
+    assert {(row["model"], row["form"], row["pass"]) for row in rows} == {
         (kind, form, what)
         for kind, form in (*((kind, "as built") for kind in MODELS), ("transformer", "explicit attention"))
         for what in ("training", "inference")
@@ -215,7 +215,7 @@ def test_exponents_of_memory_are_slopes_from_a_quarter_of_the_longest_on(folder)
     for row in rows:
         points = cell(folder, "memory", f"{row['model']}--peaks")["peaks"]
         peaks = {
-            each["n"]: each["bytes"] for each in points if (each["form"], each["what"]) == (row["form"], row["of"])
+            each["n"]: each["bytes"] for each in points if (each["form"], each["what"]) == (row["form"], row["pass"])
         }
         least = next(each["bytes"] for each in points if tuple(each.values())[:3] == (row["form"], "inference", 1))
         peaks.pop(1)
@@ -224,11 +224,11 @@ def test_exponents_of_memory_are_slopes_from_a_quarter_of_the_longest_on(folder)
         slope, explained, furthest, last = by_hand.exponent(long, [peaks[n] - least for n in long])
         assert row["b"] == pytest.approx(slope, rel=1e-9)
         assert row["R²"] == pytest.approx(explained, abs=1e-9)
-        assert row["furthest peak, %"] == pytest.approx(100 * furthest, rel=1e-6)
+        assert row["largest error (%)"] == pytest.approx(100 * furthest, rel=1e-6)
         assert row["b of the last two lengths"] == pytest.approx(last)
     memory = findings(said, "memory")
     for kind in MODELS:
-        own = next(row for row in rows if (row["model"], row["form"], row["of"]) == (kind, "as built", "training"))
+        own = next(row for row in rows if (row["model"], row["form"], row["pass"]) == (kind, "as built", "training"))
         assert memory[kind]["value"] == own["b"]
 
 
@@ -285,12 +285,12 @@ def _steady(folder: Path, *timed: tuple[str, str]) -> list[int]:
 def test_speed_pairs_have_the_trimmed_t_test_of_logarithms(folder, race):
     found, where = _speeds(folder, race)
     speeds = {kind: np.log(own) for kind, own in found.items()}
-    rows = [row for row in table(result(folder, "parallelism"), "pairs") if row["of"] == race]
+    rows = [row for row in table(result(folder, "parallelism"), "pairs") if row["benchmark"] == race]
     assert [row["models"] for row in rows] == [f"{b} / {a}" for a, b in PAIRS]
     tests = []
     for (a, b), row in zip(PAIRS, rows, strict=True):
         held = _steady(folder, (a, where[a]), (b, where[b]))
-        assert row["with"] == f"{where[b]} / {where[a]}"
+        assert row["places"] == f"{where[b]} / {where[a]}"
         drifts = any(by_hand.trend(held, list(speeds[kind][held])) < 0.01 for kind in (a, b))
         assert row["steady"] == ("no" if drifts else "yes")
         assert len(held) == (6 if "rnn" in (a, b) else 7)
@@ -303,7 +303,7 @@ def test_speed_pairs_have_the_trimmed_t_test_of_logarithms(folder, race):
         sides = [stats.t.sf((math.log(1.05) - way * value) / error, freedom) for way in (1, -1)]
         assert row["p (equal within 5%)"] == pytest.approx(max(sides), abs=5.1e-5)
         seen = 100 * math.expm1(_detectable(freedom, len(PAIRS)) * error)
-        assert row["seen in 80 % (%)"] == (None if drifts else pytest.approx(seen, abs=0.051))
+        assert row["detectable with 80 % power (%)"] == (None if drifts else pytest.approx(seen, abs=0.051))
     assert [row["p (Holm)"] for row in rows] == pytest.approx(by_hand.holm(tests), abs=5.1e-5)
 
 
@@ -349,7 +349,7 @@ def _seconds(folder: Path, kind: str, batch: str, place: str) -> dict[int, list[
 
 def test_the_verdict_on_speed_has_holms_p_beside_the_fastest_other(folder):
     said = result(folder, "parallelism")
-    rows = {row["models"]: row for row in table(said, "pairs") if row["of"] == "n = 32"}
+    rows = {row["models"]: row for row in table(said, "pairs") if row["benchmark"] == "n = 32"}
     found = findings(said, "training speed")
     for kind, each in found.items():
         other = max((name for name in MODELS if name != kind), key=lambda name: found[name]["value"])
@@ -369,14 +369,14 @@ def test_brents_bounds_follow_from_work_span_and_the_reference_products(folder, 
             min(min(c["references"][p]) for c in cells) / cells[0]["flops"][p] for p in ("1 thread", "2 threads")
         )
         worth = alone / together
-        assert row["worth threads"] == pytest.approx(worth)
+        assert row["p"] == pytest.approx(worth)
         if row["n"] > 32:
             # nothing was counted there
-            assert row["at least"] is None
+            assert row["lower bound"] is None
             continue
         if row["n"] in (16, 32):
             own = recounted[row["model"], "training", row["n"]]
             work, span = own["work"], own["span"]
-            assert row["at least"] == pytest.approx(work / (work / worth + span))
-            assert row["at most"] == pytest.approx(work / max(work / worth, span))
+            assert row["lower bound"] == pytest.approx(work / (work / worth + span))
+            assert row["upper bound"] == pytest.approx(work / max(work / worth, span))
     assert len(rows) == 9

@@ -72,7 +72,7 @@ def test_claims_on_speed_follow_from_the_table_of_pairs():
         ("writes-cheaply", "batch 1, 32 tokens", ((*RECURRENT, "mingru"), ("transformer",))),
     ):
         said, claim, _ = _claim(name)
-        known = {tuple(row["models"].split(" / ")): row for row in table(said, "pairs") if row["of"] == of}
+        known = {tuple(row["models"].split(" / ")): row for row in table(said, "pairs") if row["benchmark"] == of}
         slower, faster = [], []
         for ahead, behind in ((a, b) for a in groups[0] for b in groups[1]):
             row = known.get((ahead, behind)) or known[behind, ahead]
@@ -119,7 +119,7 @@ def test_claim_any_length_compares_the_kept_share_with_95_percent():
 def test_claim_order_follows_from_the_table_of_positions():
     said, claim, numbers = _claim("order")
     rows = [row for row in table(said, "signals") if (row["encoder"], row["decoder"]) == ("none", "none")]
-    found = {row["model"]: (row["more than its own"], row["p, of all choices (Holm)"]) for row in rows}
+    found = {row["model"]: (row["rise above its own"], row["p (Holm)"]) for row in rows}
     assert {model: value for model, value in numbers.items() if value is not None} == pytest.approx(
         {model: more for model, (more, _) in found.items()}, abs=5e-5
     )
@@ -130,7 +130,7 @@ def test_claim_cache_and_memory_follow_from_bytes():
     said, claim, numbers = _claim("cache")
     for model, added in numbers.items():
         states = [
-            (row["tokens written"], row["state, bytes"]) for row in table(said, "states") if row["model"] == model
+            (row["generated tokens"], row["state (bytes)"]) for row in table(said, "states") if row["model"] == model
         ]
         (first, least), *_, (last, most) = states
         assert added == pytest.approx((most - least) / (last - first))

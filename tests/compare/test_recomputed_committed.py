@@ -57,7 +57,7 @@ def test_laws_and_ratios_follow_from_the_counts():
         assert found["value"] == chain["y"][-1]
     for row in table(said, "work"):
         assert row["work / span"] == pytest.approx(row["work"] / row["span"], rel=1e-12)
-        if row["of"] == "training":
+        if row["pass"] == "training":
             curve = figure(said, "work-span")[row["model"]]
             assert curve["y"][curve["x"].index(row["n"])] == row["work / span"]
 
@@ -67,17 +67,17 @@ def test_the_machine_was_called_steady_where_its_products_say_so():
     products = {}
     for row in table(said, "machine"):
         own = products.setdefault(row["place"], {}).setdefault(row["model"], {})
-        own[row["round"]] = (row["before, ms"], row["after, ms"])
+        own[row["round"]] = (row["before (ms)"], row["after (ms)"])
     assert {len(own) for place in products.values() for own in place.values()} == {8}
     for row in table(said, "pairs"):
         held = set(range(1, 9))
-        for there in (products[place] for place in row["with"].split(" / ")):
+        for there in (products[place] for place in row["places"].split(" / ")):
             of_both = {i: [s for kind in row["models"].split(" / ") for s in there[kind][i]] for i in range(1, 9)}
             fastest = min(map(min, of_both.values()))
             held &= {i for i, each in of_both.items() if max(each) <= 1.1 * min(each) and max(each) <= 1.25 * fastest}
-        if row["of"] == "n = 32":
+        if row["benchmark"] == "n = 32":
             # the only times that stand in no table
-            ends = zip(row["models"].split(" / "), row["with"].split(" / "), strict=True)
+            ends = zip(row["models"].split(" / "), row["places"].split(" / "), strict=True)
             drifts = [kind for kind, place in ends if _trend(kind, place, tuple(sorted(held))) < 0.01]
             assert row["steady"] == ("yes" if len(held) >= 5 and not drifts else "no")
         else:
@@ -99,7 +99,7 @@ def _trend(kind, place, rounds):
 def test_exponents_of_memory_follow_from_the_peaks():
     said = result(KEPT, "memory")
     for row in table(said, "exponents"):
-        key = row["model"], row["form"], row["of"]
+        key = row["model"], row["form"], row["pass"]
         peaks = {each["n"]: each["bytes"] for each in table(said, "peaks") if tuple(each.values())[:3] == key}
         least = next(
             each["bytes"]
@@ -112,8 +112,8 @@ def test_exponents_of_memory_follow_from_the_peaks():
         assert (row["from n"], row["to n"]) == (long[0], long[-1])
         assert [row["b"], row["b of the last two lengths"]] == pytest.approx([slope, last], rel=1e-9)
         assert row["R²"] == pytest.approx(explained, abs=1e-9)
-        assert row["furthest peak, %"] == pytest.approx(100 * furthest, rel=1e-6, abs=1e-9)
-        curve = figure(said, f"{row['of']}-memory")[f"{row['model']}, {row['form']}"]
+        assert row["largest error (%)"] == pytest.approx(100 * furthest, rel=1e-6, abs=1e-9)
+        curve = figure(said, f"{row['pass']}-memory")[f"{row['model']}, {row['form']}"]
         assert curve["y"] == pytest.approx([each / 2**20 for each in peaks.values()])
         if key[1:] == ("as built", "training"):
             assert findings(said, "memory")[row["model"]]["value"] == row["b"]
@@ -155,7 +155,7 @@ def test_where_a_gradient_is_neutral_follows_from_the_sweep():
         values = sorted(own)
         ends = [facts[name] for name in facts if name.startswith("factor at ")]
         assert ends == [round(own[values[0]], 2), round(own[values[-1]], 2)]
-        (neutral,) = (value for name, value in facts.items() if name.startswith("neutral "))
+        (neutral,) = (value for name, value in facts.items() if name.endswith(" with factor 1"))
         place = float(np.interp(1, [own[each] for each in values], values))
         assert neutral == ("none" if max(own.values()) < 1 else float(f"{place:.2g}"))
 
@@ -195,7 +195,8 @@ def test_times_to_the_solution_follow_from_the_runs(trained):
     said = result(KEPT, "long-range")
     # who has solved it learns on for a while
     times = {
-        key: [(run["solved"] or run["updates"], bool(run["solved"])) for run in runs] for key, runs in trained.items()
+        key: [(run["updates until solved"] or run["updates"], bool(run["updates until solved"])) for run in runs]
+        for key, runs in trained.items()
     }
     for row in table(said, "tasks"):
         own = times[f"{row['task']}, {row['form']}", row["model"]]

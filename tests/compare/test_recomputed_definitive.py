@@ -113,7 +113,7 @@ def test_the_lstm_keeps_more_of_its_quality_on_longer_texts(cells, page):
         assert [said[model][end] for end in ("value", "low", "high")] == pytest.approx(ends, abs=1e-6)
         assert words.format(*ends) in page
     (row,) = table(result(KEPT, "bottleneck"), "pairs")
-    assert row["points of what is kept"] == pytest.approx(apart, abs=0.0051)
+    assert row["difference of BLEU kept (points)"] == pytest.approx(apart, abs=0.0051)
     assert row["p"] == pytest.approx(p, rel=0.25)
     assert f"p = {row['p']:.3f}" in page
     assert (said[MODELS[0]]["standing"], said[MODELS[1]]["standing"]) == ("better", "worse")
@@ -148,7 +148,7 @@ def test_warm_up_is_for_those_that_normalise_afterwards(cells, page):
         costs[norm] = statistics.mean(without) - statistics.mean(with_it)
     rows = {row["norm"]: row for row in table(result(KEPT, "gradients"), "norm")}
     for norm, cost in costs.items():
-        assert rows[norm]["cost of leaving it out (nats)"] == pytest.approx(cost, abs=1e-4)
+        assert rows[norm]["cost of no warm-up (nats)"] == pytest.approx(cost, abs=1e-4)
     assert (
         f"600 updates {costs['post']:.1f} nats higher ({rows['post']['low']:.1f} to {rows['post']['high']:.1f};" in page
     )

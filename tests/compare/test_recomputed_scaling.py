@@ -51,7 +51,7 @@ def test_slope_follows_from_the_trainings(model, trainings):
     half = stats.t.ppf(0.975, len(runs) - 2) * 100 * np.log(2) * 2**line.slope * line.stderr
     assert (found["low"], found["high"]) == pytest.approx((found["value"] - half, found["value"] + half))
     row = next(row for row in table(said, "gains") if row["model"] == model)
-    assert row["loss taken off per doubling (%)"] == pytest.approx(found["value"], abs=0.05)
+    assert row["reduction per doubling (%)"] == pytest.approx(found["value"], abs=0.05)
 
 
 def test_models_are_compared_at_each_size(trainings):
@@ -63,7 +63,7 @@ def test_models_are_compared_at_each_size(trainings):
         one, other = ([np.log(run["loss"]) for run in every[m] if run["factor"] == row["size"]] for m in MODELS)
         found = stats.ttest_ind(other, one, equal_var=False)
         ratio = np.exp(np.mean(other) - np.mean(one))
-        assert row["ratio of their losses"] == pytest.approx(ratio, abs=0.0006)
+        assert row["ratio of losses"] == pytest.approx(ratio, abs=0.0006)
         p_values.append(found.pvalue)
     # Holm by hand: the i-th least p-value times the number of those not yet rejected, never falling
     order = np.argsort(p_values)
@@ -82,7 +82,7 @@ def test_of_all_sizes_a_model_still_learned_at_the_smallest_alone(trainings):
     assert all(len(each) == 1 for each in smallest.values())
     assert max(smallest.values())[0] >= 0.05
     said = table(result(KEPT, "scaling"), "gates")
-    assert all("at 0.25 times the size" in row["what was found"] for row in said if row["name"] == "converged")
+    assert all("at 0.25 times the size" in row["result"] for row in said if row["name"] == "converged")
 
 
 def test_the_page_says_what_the_trainings_say(trainings):

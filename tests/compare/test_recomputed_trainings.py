@@ -130,7 +130,7 @@ def test_times_to_the_solution_are_those_of_the_product_limit_and_of_all_ways_to
                 pair = tuple(sorted((kind, found["rival"]), key=MODELS.index))
                 assert found["p"] == pytest.approx(corrected[pair])
         least = 2 / math.comb(2 * len(SEEDS), len(SEEDS))
-        assert {row["least p that so few seeds can give"] for row in rows} == {round(least, 4)}
+        assert {row["smallest possible p"] for row in rows} == {round(least, 4)}
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -536,7 +536,7 @@ def test_reproduce_refuses_a_locked_folder(tmp_path):
 
 def test_reproduce_leaves_other_folders_alone(tmp_path):
     (tmp_path / "report.html").write_text("precious")
-    with pytest.raises(UserError, match="holds something else"):
+    with pytest.raises(UserError, match="is not the folder of a reproduction"):
         reproducing.reproduce("depth", tmp_path, None, print)
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     assert (tmp_path / "report.html").read_text() == "precious"

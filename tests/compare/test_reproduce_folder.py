@@ -17,12 +17,12 @@ def test_reproduce_refuses_trials_of_other_settings(tmp_path, monkeypatch):
     # data may lie elsewhere now
     _asked(tmp_path, f"data.root={tmp_path}", "training.updates=1000")
     for settings in ((), ("training.updates=2000",)):
-        with pytest.raises(UserError, match=r"holds measurements that were asked for otherwise(.|\n)*--out"):
+        with pytest.raises(UserError, match=r"contains measurements of another command(.|\n)*--out"):
             _asked(tmp_path, *settings)
-    with pytest.raises(UserError, match="asked for otherwise"):
+    with pytest.raises(UserError, match="measurements of another command"):
         reproduce("radius", tmp_path, 1, lambda line: None)
     (tmp_path / "asked.json").write_text("{")
-    with pytest.raises(UserError, match="asked for otherwise"):
+    with pytest.raises(UserError, match="measurements of another command"):
         _asked(tmp_path, "training.updates=1000")
 
 
@@ -34,6 +34,6 @@ def test_reproduce_refuses_a_wrong_setting_first(tmp_path):
 
 def test_reproduce_without_any_measurement_is_an_error(tmp_path):
     absent = tmp_path / "absent"
-    with pytest.raises(UserError, match=rf"(?s)tiny: nothing could be measured: .*{absent}.*there is no such folder"):
+    with pytest.raises(UserError, match=rf"(?s)tiny: all measurements failed: .*{absent}.*there is no such folder"):
         _asked(tmp_path / "out", f"data.root={absent}")
     assert not (tmp_path / "out" / "reproduction.json").exists()

@@ -82,7 +82,7 @@ def test_scaling_finds_planted_slopes(five):
     assert findings["rnn"].variations == {"half the updates": True, "without the smallest size": True}
     rows = {row["size"]: row for row in tables["differences"]}
     assert list(rows) == list(FIVE.factors)
-    assert rows[4]["ratio of their losses"] == pytest.approx(4**-0.3, rel=0.05)
+    assert rows[4]["ratio of losses"] == pytest.approx(4**-0.3, rel=0.05)
     assert rows[4]["low"] < 4**-0.3 < rows[4]["high"]
 
 
@@ -141,7 +141,7 @@ def test_scaling_model_without_a_size_is_not_compared(five):
     }
     rnn, transformer = EXPERIMENT.result(five, there).findings
     assert (transformer.standing, transformer.value) == ("not measurable", None)
-    assert "it was not measured at 4 times the size, where others were" in "; ".join(transformer.reasons)
+    assert "it was not measured at 4 times the size, unlike others" in "; ".join(transformer.reasons)
     assert rnn.standing not in ("better", "worse", "tie")
 
 
@@ -185,7 +185,7 @@ def test_scaling_leaves_sizes_out_at_which_a_model_still_learns(five):
     unknown = {cell: replace(run, half=None, inside=True) for cell, run in measured.items()}
     rnn, _ = EXPERIMENT.result(five, unknown).findings
     assert rnn.standing == "still learning"
-    assert "it is not known of every size whether the loss still falls" in "; ".join(rnn.reasons)
+    assert "for some sizes it is unknown whether the loss still falls" in "; ".join(rnn.reasons)
 
 
 def test_scaling_trains_an_added_model_with_the_parameters_of_stored_trials(contest, monkeypatch):

@@ -206,12 +206,12 @@ def test_speed_benchmark_tie_needs_an_equivalence_test():
     # as large on average, but nobody knows
     loose = _benchmark([1.0, 1.4, 0.7, 1.3, 0.8])
     assert loose.assess("b").standing == "undecided"
-    assert "would have been seen in 80 %" in loose.assess("b").reasons[0]
+    assert "would be detected in 80 %" in loose.assess("b").reasons[0]
     # with more pairs, each is tested more severely, and less would be seen
     speeds = {**loose.speeds, "c": {i: speed / 2 for i, speed in loose.speeds["a"].items()}}
     three = _alone(speeds)
     seen = math.expm1(three.pairs["a", "b"].detectable(level=0.05 / 3))
-    assert three.assess("b").reasons[0].startswith(f"a difference of {seen:.0%} would have been seen")
+    assert three.assess("b").reasons[0].startswith(f"a difference of {seen:.0%} would be detected")
     assert pairs_table("", {"x": three}).rows[0][-2] == pytest.approx(100 * seen, abs=0.1)
 
 
@@ -363,5 +363,5 @@ def test_speed_benchmark_has_no_verdict_if_times_drift():
     for model in benchmark.speeds:
         found = benchmark.assess(model)
         assert found.standing == "not measurable"
-        assert "rnn drifts: 1.54 times as long in round 7 as in 0, p = 0.0013" in found.reasons[0]
+        assert "rnn drifts: 1.54 times as long in round 7 as in round 0, p = 0.0013" in found.reasons[0]
     assert pairs_table("", {"x": benchmark}).rows[0][-1] == "no"

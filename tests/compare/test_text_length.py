@@ -94,7 +94,7 @@ def test_text_length_guessing_model_is_not_compared(planted):
     made = planted(["lstm"])
     guess = replace(_run(0.0, 1), right=(np.arange(400) % 4 == 0).astype(int).tolist())
     (finding,) = EXPERIMENT.result(made, dict.fromkeys(EXPERIMENT.trials(made), guess)).findings
-    assert finding.reasons == ["its accuracy is below that of the commonest class, 34 %, at all lengths"]
+    assert finding.reasons == ["its accuracy is below that of the most frequent class, 34 %, at all lengths"]
     assert EXPERIMENT.result(made, {}).findings == []
 
 

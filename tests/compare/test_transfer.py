@@ -1,4 +1,4 @@
-"""The question transfer: arms of equal length, unrelated pairs, and planted gains."""
+"""The question transfer: conditions of equal length, unrelated pairs, and planted gains."""
 
 import json
 from dataclasses import asdict, replace
@@ -43,7 +43,7 @@ TINY = Sizes(pretraining=0.5, finetuning=0.17, rates=(0.5, 1.0), looks=2, senten
 
 
 def _run(share, seed, over, tokens=1000, curve=(1, 0, 0.5, 0.6), read=1.0, bad="x", loss=2.0):
-    """A run with about this loss after fine-tuning, in which other arms' are higher by so much, of twenty sentences."""
+    """A run of twenty sentences with about this loss after fine-tuning; other conditions' are higher by so much."""
     generator = np.random.default_rng(seed)
     counts = generator.integers(5, 15, 20)
     real = loss * counts + generator.normal(0, 0.5, 20) + generator.normal(0, 0.2) * counts
@@ -71,7 +71,7 @@ def _with_arm(run, name, **changes):
 
 
 def _falling(run, name):
-    """The run with an arm whose loss falls by one nat with each doubling; its lowest losses stay."""
+    """The run with a condition whose loss falls by one nat with each doubling; its lowest losses stay."""
     arm = run.arms[name]
     return _with_arm(
         run,
@@ -168,7 +168,7 @@ def test_transfer_harm_of_a_control_is_no_gain(contest):
         for seed in (1, 2, 3)
     }
     result = EXPERIMENT.result(made, found)
-    # both end with the same loss, whatever another arm does
+    # both end with the same loss, whatever another condition does
     assert [each.standing for each in result.findings] == ["undecided", "undecided"]
     gains = [gain_of(_of(found, model)) for model in made.models]
     assert [gain.control for gain in gains] == ["scratch", "unrelated"]
@@ -201,7 +201,7 @@ def test_transfer_translates_with_the_best_validation(contest, monkeypatch):
     take, translator = transfer.pair_losses, translation.TextTranslator
 
     def best_at_the_second(model, data, *rest):
-        """Losses where the second validation of each arm, after some updates, is the best of its six."""
+        """Losses where the second validation of each condition, after some updates, is the best of its six."""
         number = len(validated)
         validated.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
         return take(model, data, *rest) * 0 + number - number % 6 + (1, 0, 2, 3, 4, 5)[number % 6]
@@ -213,7 +213,7 @@ def test_transfer_translates_with_the_best_validation(contest, monkeypatch):
     monkeypatch.setattr(transfer, "pair_losses", best_at_the_second)
     monkeypatch.setattr(translation, "TextTranslator", seen)
     found = EXPERIMENT.measure(made, EXPERIMENT.trials(made)[1])
-    # two rates of three looks each, in every arm
+    # two rates of three validations each, in every condition
     assert [arm.losses[0] for arm in found.arms.values()] == [0, 6, 12]
     assert all(torch.equal(translated[arm], validated[6 * arm + 1]) for arm in range(3))
     assert not any(torch.equal(validated[1], validated[other]) for other in (0, 2))
@@ -230,10 +230,11 @@ def test_transfer_lower_loss_is_better_whoever_gains_more(contest):
     assert 0 < rnn.difference_low < rnn.difference < rnn.difference_high
     runs = _of(measured, "rnn").values()
     assert rnn.value == pytest.approx(np.mean([sum(run.arms["real"].losses) / sum(run.tokens) for run in runs]))
-    assert rnn.facts["BLEU after"] == pytest.approx(np.mean([run.arms["real"].bleu for run in runs]), abs=0.05)
+    bleu = np.mean([run.arms["real"].bleu for run in runs])
+    assert rnn.facts["BLEU after fine-tuning"] == pytest.approx(bleu, abs=0.05)
     assert rnn.facts["gain over unrelated pairs (nats)"] == pytest.approx(0.5, abs=0.05)
     assert rnn.tokens == 2000 + 1000
-    assert "from 10 % of the pairs" in rnn.quantity
+    assert "fine-tuning on 10 % of the pairs" in rnn.quantity
     assert rnn.variations == {
         "1 % of the pairs": True,
         # both translate without a mistake
@@ -272,7 +273,7 @@ def test_transfer_reports_harm(contest):
     [
         ({"tokens": 1100}, "not measurable", "equal totals"),
         ({"read": 0.1}, "not measurable", "0.10 nats lower with the right sources"),
-        ({"bad": "not a word"}, "not measurable", "translates: 0.0 BLEU with the best arm (≥ 20 wanted)"),
+        ({"bad": "not a word"}, "not measurable", "translates: 0.0 BLEU in the best condition (≥ 20 required)"),
         ({"curve": (3, 2, 1, 0)}, "still learning", "its loss still falls by"),
         # a small rise at the last validation is no convergence
         ({"curve": (3, 2, 0, 0.001)}, "still learning", "its loss still falls by"),
@@ -318,7 +319,7 @@ def test_transfer_worse_control_may_still_learn_if_it_stays_worse(contest, ahead
     assert over.passed is passed
     assert "falls by 1.00 nats" in over.sentence
     assert (rnn.standing == "still learning") is not passed
-    # the arm that is compared may not
+    # the condition that is compared may not
     own = {seed: _falling(run, "scratch") for seed, run in own.items()}
     assert any("from scratch" in gate.sentence for gate in gates(gain_of(own)) if not gate.passed)
 
@@ -341,7 +342,7 @@ def test_transfer_does_not_train_a_model_that_still_learns(contest, monkeypatch)
     assert (found[0].standing, found[0].value) == ("still learning", None)
     assert found[0].facts == {"updates with all pairs": 12}
     assert found[0].reasons[0].startswith("its loss still falls by 0.05")
-    assert "from 10 % of the pairs" in found[0].quantity
+    assert "fine-tuning on 10 % of the pairs" in found[0].quantity
     # nothing is compared with what was not trained
     assert found[1].reasons == ["no other model was measured"]
     assert [each.model for each in EXPERIMENT.result(slow, measured).findings] == ["rnn"]

@@ -218,7 +218,7 @@ def test_the_name_of_a_trial_tells_it():
         TuningTrial(HIGHEST, whole=True),
     ):
         assert TuningTrial.of(trial.part) == trial
-    with pytest.raises(ValueError, match="is no tuning trial"):
+    with pytest.raises(ValueError, match="is not a tuning trial"):
         TuningTrial.of("rate-x")
 
 

@@ -519,7 +519,7 @@ def _cluster_checked(session: Session) -> None:
     first = session.output("s2s compare rnn")
     assert ", 2 at a time" in first
     assert "FAILED" not in first
-    assert "in all 0 measurements" in session.output("s2s compare --resume")
+    assert "total: 0 measurements" in session.output("s2s compare --resume")
     path, before = session.names["lost"]
     assert json.loads(path.read_text()).keys() == before.keys()
     assert Path("runs/compare-rnn-transformer/report.html").exists()

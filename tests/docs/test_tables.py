@@ -116,7 +116,7 @@ def test_verdicts_on_another_device_have_a_column(tmp_path):
     assert here.startswith("Measured on two processor cores.")
     assert both.startswith("Measured on two processor cores and NVIDIA H200.")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in both.splitlines() if line.startswith("|")]
-    assert rows[0][1:3] == ["true on two processor cores?", "true on NVIDIA H200?"]
+    assert rows[0][1:3] == ["holds on two processor cores?", "holds on NVIDIA H200?"]
     first = [[cell.strip() for cell in line.split("|")[1:-1]] for line in here.splitlines() if line.startswith("|")]
     assert [row[:2] + row[3:] for row in rows[2:]] == first[2:]
     number = CLAIMS[claim.name].number

@@ -191,7 +191,7 @@ def test_gate_rate_at_an_end_says_so():
     assert rate_inside(0.002, (0.001, 0.004, 0.002), True).passed
     gate = rate_inside(0.008, (0.004, 0.008), False)
     assert not gate.passed
-    assert gate.sentence == "its rate 0.008 lies at an end of what was tried: 0.004, 0.008"
+    assert gate.sentence == "its rate 0.008 lies at an end of the range tried: 0.004, 0.008"
 
 
 OPEN, CLOSED = Gate("converged", True, "it is over"), Gate("converged", False, "its loss still falls")
@@ -265,7 +265,7 @@ def test_drift_gate_closes_on_drift_of_a_steady_machine():
     assert machine_steady({"1 thread": steady}, {"gru": level}).passed
     gate = machine_steady({"1 thread": steady}, {"gru": level, "lstm": drift})
     assert not gate.passed
-    assert "lstm drifts: 1.41 times as long in round 8 as in 1" in gate.sentence
+    assert "lstm drifts: 1.41 times as long in round 8 as in round 1" in gate.sentence
     # what drifts in rounds that do not count has no part
     shaken = steady | {i: [1.35e-3, 3e-3] for i in (6, 7, 8)}
     late = dict(enumerate((2.0, 2.1, 2.05, 2.15, 2.1, 2.3, 2.35, 2.4), 1))
@@ -297,14 +297,14 @@ def test_comparison_reports_its_detectable_difference():
     assert f"{sharp.detectable(level=0.05 / 15):.1f} BLEU" in powerful(sharp, pairs=15).sentence
     found = assess_pair("gru", "lstm", _one_pair(Difference(0.2, 1.5, 8), 0.9, pairs=15), {"gru": [], "lstm": []})
     seen = Difference(0.2, 1.5, 8).detectable(level=0.05 / 15)
-    assert found.reasons[0].startswith(f"a difference of {seen:.1f} BLEU would have been seen")
+    assert found.reasons[0].startswith(f"a difference of {seen:.1f} BLEU would be detected in 80 %")
 
 
 def test_gate_runs_that_never_vary_are_sure_of_as_much_as_their_number_allows():
     few, more = (welch([1.0] * seeds, [9.0] * seeds) for seeds in (3, 5))
     found = assess_pair("gru", "lstm", _one_pair(few, few.p()), {"gru": [], "lstm": []})
     assert found.standing == "undecided"
-    assert found.reasons == ("no run varies, and the least p-value that so few can give is 0.1",)
+    assert found.reasons == ("the runs do not vary, and so few can give no p-value below 0.1",)
     assert powerful(more).passed
     assert not powerful(more, pairs=15).passed
     assert "0.12" in powerful(more, pairs=15).sentence
@@ -373,7 +373,7 @@ def test_gate_device_that_waits_for_its_next_operation_is_not_measured():
     # 32 texts in the time of one, as on an H200 (docs/dev/log.md), and in three times that, as on a processor
     idle, busy = device_busy(0.0070, 0.0069, 32), device_busy(0.004, 0.012, 32)
     assert (idle.passed, busy.passed) == (False, True)
-    assert idle.sentence == "32 texts at once take 0.99 times as long as one (≥ 1.5 wanted)"
+    assert idle.sentence == "a batch of 32 texts takes 0.99 times as long as one text (≥ 1.5 required)"
     assert [device_busy(1.0, BUSY + more, 8).passed for more in (-0.01, 0.0)] == [False, True]
     # few texts need not take longer
     assert device_busy(1.0, 1.0, 7).passed

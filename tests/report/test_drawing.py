@@ -136,7 +136,7 @@ def test_tensorboard_steps_are_distinct(saved, found):
 
 def test_report_of_an_unfinished_comparison_names_the_rest(saved):
     page = draw(saved).read_text(encoding="utf-8")
-    assert "Nothing is shown yet of: long-range, quality, gradients." in page
+    assert "No results yet for: long-range, quality, gradients." in page
     assert "Fitted exponents" in page
 
 

@@ -210,10 +210,10 @@ def test_page_verdicts_have_robustness_and_tokens(page):
     table = page.one("table", class_="classroom")
     quality = next(body for body in table.all("tbody") if body.one("th").text.startswith("translation quality"))
     assert [one.text for one in quality.all(class_="steady")] == [
-        "stays in 1 of 2: not with another rate",
-        "stays in 2 of 2",
+        "same in 1 of 2 variations; different: another rate",
+        "same in 2 of 2 variations",
     ]
-    assert "after 1.16 to 2.32 M target tokens" in quality.one("th").text
+    assert "trained on 1.16 to 2.32 M target tokens" in quality.one("th").text
     # the one that still learns is not as bold
     assert "open" in quality.all("td")[2].attributes["class"]
 
@@ -228,7 +228,7 @@ def test_page_claims_have_intervals_tests_and_stability(page):
     details = faster.one("details").text
     assert "95 % intervals: rnn 18.4 (17.5–19.2)." in details
     assert "Test: t-test over rounds, p ≤ 0.001." in details
-    assert "The verdict stays in 2 of 3: with n = 16, 64; not with 1 thread." in details
+    assert "The verdict is the same in 2 of 3 variations: n = 16, 64; different: 1 thread." in details
 
 
 def test_page_key_figures_come_first(page, found):
@@ -248,11 +248,11 @@ def test_page_names_omitted_rows_and_short_profiles(page, found):
     beyond = [name for name in PLANS["lecture"].experiments if name not in (*PLANS["quick"].experiments, "quality")]
     lecture = [name for name, row in ROWS.items() if row.experiment in beyond]
     why = PLANS["quick"].why
-    asked = f"--profile lecture asks for {', '.join(lecture)}; --profile definitive asks for scalability."
+    asked = f"--profile lecture has {', '.join(lecture)}; --profile definitive has scalability."
     assert f"Other rows are not in this profile, because {why}: {asked}" in text
     left = "memory, copying, associative recall, state tracking, decoding cost"
-    assert f"Rows that this comparison was not asked for: {left}." in text
-    assert f"The profile quick has not the time to settle quality, because {why}" in page.one("header").text
+    assert f"Rows that were not requested: {left}." in text
+    assert f"The profile quick is too short for quality, because {why}" in page.one("header").text
 
 
 def test_page_escapes_names_and_reasons(page, text, models):

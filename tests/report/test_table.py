@@ -23,7 +23,7 @@ def test_table_csv_has_every_cell_with_all_digits(drawn_folder, found):
         for key in ("value", "low", "high"):
             assert row[key] == "" or float(row[key]) == getattr(finding, key)
         assert (row["unit"], row["quantity"], row["failed"]) == (finding.unit, finding.quantity, finding.failed)
-        assert row["stays"] == steadiness(finding)
+        assert row["robustness"] == steadiness(finding)
         assert row["verdict"] == ("" if finding.failed else describe(finding))
         assert (row["rival"], row["p"]) == (finding.rival, "" if finding.p is None else str(finding.p))
     assert {row["standing"] for row in there.values()} == {"not measured"}
@@ -101,7 +101,7 @@ def _line(found, standings, good=True):
 
 
 @pytest.mark.parametrize(
-    ("standing", "label"), [("tie", "equal"), ("undecided", "not told apart"), ("better", "better")]
+    ("standing", "label"), [("tie", "equal"), ("undecided", "not significant"), ("better", "better")]
 )
 def test_table_outcomes_are_words(found, standing, label):
     line = _line(found, [standing, "worse"])
@@ -133,8 +133,8 @@ def test_table_still_learning_model_has_its_figure(found):
 @pytest.mark.parametrize(
     ("ends", "text", "latex"),
     [
-        ((2048.0, 2048.0), "≥ 2,048, not told apart", r"$\geq$ 2,048"),
-        ((900.0, 2048.0), "≥ 2,048 (900–2,048), not told apart", r"$\geq$ 2,048"),
+        ((2048.0, 2048.0), "≥ 2,048, not significant", r"$\geq$ 2,048"),
+        ((900.0, 2048.0), "≥ 2,048 (900–2,048), not significant", r"$\geq$ 2,048"),
     ],
 )
 def test_table_lower_bound_has_a_sign(found, ends, text, latex):
@@ -166,4 +166,4 @@ def test_steadiness_is_empty_without_an_outcome(found, standing, steady):
 def test_steadiness_joins_numbers():
     kept = dict.fromkeys(["n = 16", "n = 1,024", "batch 8", "half the rate"], True) | {"n = 64": False}
     finding = Verdict(row="training speed", model="a", standing="better", variations=kept)
-    assert steadiness(finding) == "stays in 4 of 5: with n = 16, 1,024, batch 8, half the rate; not with n = 64"
+    assert steadiness(finding) == "same in 4 of 5 variations: n = 16, 1,024, batch 8, half the rate; different: n = 64"

@@ -15,10 +15,10 @@ HEAD = ("number", "claim", "measured", "verdict", "evidence", "command")
 WORDS = {"yes": "✔ yes", "no": "✘ no", "undecided": "undecided"}
 """Verdicts on the page and in Markdown."""
 LEGEND = (
-    "✔ the claim holds here; ✘ it does not; undecided: the tests cannot tell. ↑ high numbers are good, ↓ low ones. "
-    "Bold: the best of the models that finished learning, and all that tie with it, if the claim is decided. † still "
-    "learning when the training ended (in translation: another doubling would bring 1 BLEU). ≥ the largest that was "
-    "tested. (In brackets): what the second column has in brackets, or a remark. – not measured."
+    "✔ the claim holds here; ✘ it does not; undecided: the tests decide neither. ↑ higher is better; ↓ lower is "
+    "better. Bold: the best of the models that finished learning, and all that tie with it, if the claim is decided. "
+    "† still learning when training ended (in translation: another doubling would gain 1 BLEU). ≥ the largest value "
+    "tested. (In brackets): the quantity in brackets in the second column, or a remark. – not measured."
 )
 
 
@@ -31,18 +31,18 @@ class NumberCell:
 
     model: str
     text: str = "–"
-    note: str = ""  # behind the number, or in its place
+    note: str = ""  # after the number, or in its place
     ends: str = ""  # of the 95 % interval
     best: bool = False
 
     @property
     def mark(self) -> str:
-        """Dagger of the legend if the model was still learning."""
+        """Dagger if the model was still learning."""
         return "†" if self.text and self.note.startswith(_LEARNING) else ""
 
     @property
     def remark(self) -> str:
-        """Note without what the dagger says.
+        """Note without the text that the dagger stands for.
 
         Example:
             >>> cell = NumberCell("transformer", "20", "still learning, with rotary positions 8")
@@ -71,12 +71,12 @@ class ClaimRow:
 
     @property
     def claimed(self) -> str:
-        """Sentence of the lecture."""
+        """Sentence of the claim."""
         return CLAIMS[self.claim.name].sentence
 
     @property
     def arrow(self) -> str:
-        """Arrow up if high numbers are good, down if low ones are; or empty."""
+        """Arrow up if higher is better, down if lower is; or empty."""
         return ARROWS[self.good]
 
     @property
@@ -97,7 +97,7 @@ class ClaimRow:
 
     @property
     def stability(self) -> str:
-        """Other choices with which the verdict stays the same, and those with which it does not; may be empty."""
+        """Variations in which the verdict stays the same, and those in which it does not; may be empty."""
         return stays_with(self.claim.stable)
 
     @property
@@ -128,7 +128,7 @@ def _cell(number: ClaimNumber, decided: bool) -> NumberCell:
     if number.value is None:
         return NumberCell(number.model, "" if number.note else "–", number.note)
     _, ends, power = halves(number.value, number.low, number.high)
-    # The interval of a lower bound may have no width; then it says nothing more.
+    # The interval of a lower bound may have no width; then it is not shown.
     ends = "" if number.low == number.high else f"{ends}{power}"
     text = f"{'≥ ' if number.at_least else ''}{brief(number.value, 3)}"
     return NumberCell(number.model, text, number.note, ends, number.best and decided)
@@ -140,7 +140,7 @@ def tally(rows: Sequence[ClaimRow]) -> str:
     if not rows:
         return ""
     return (
-        f"Of {len(rows)} sentences of a lecture, {counts['yes']} hold here, {counts['no']} do not, and "
+        f"Of {len(rows)} claims, {counts['yes']} hold here, {counts['no']} do not, and "
         f"{counts['undecided']} {'is' if counts['undecided'] == 1 else 'are'} undecided."
     )
 

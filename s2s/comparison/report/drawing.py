@@ -73,7 +73,7 @@ def write_claims(folder: Path, summary: Summary, names: Sequence[str], results: 
 
 
 def claims_in_words(folder: Path) -> list[str]:
-    """Return a line for each claim that a comparison decides; see `draw`."""
+    """Return a line for each claim that a comparison decides; arguments and errors are those of `draw`."""
     _, names, results = kept_comparison(folder)
     return claims.claim_lines(claims.claim_rows(names, results))
 
@@ -139,27 +139,27 @@ def kept_results(folder: Path, summary: Summary) -> Iterator[Result]:
 
 
 def _inconsistencies(result: Result, folder: str) -> list[str]:
-    wrong = [] if folder == result.experiment else [f"it is of {result.experiment!r}"]
+    wrong = [] if folder == result.experiment else [f"it belongs to the question {result.experiment!r}"]
     for parts in (result.figures, result.tables):
         names = [part.name for part in parts]
-        wrong += [f"{name!r} is there twice" for name in sorted({n for n in names if names.count(n) > 1})]
+        wrong += [f"{name!r} occurs twice" for name in sorted({n for n in names if names.count(n) > 1})]
     for figure in result.figures:
         where = f"figure {figure.name!r}"
         values: list[tuple[str, Sequence[float | str | None] | None]] = []
         for one in figure.series:
             if any(len(each) != len(one.x) for each in (one.y, one.low, one.high) if each is not None):
-                wrong.append(f"{where}: the values of {one.label!r} are not as many as its places")
+                wrong.append(f"{where}: {one.label!r} does not have one value for each position")
             values += [(one.label, each) for each in (one.x, one.y, one.low, one.high)]
         values += [(mark.label, [mark.at]) for mark in figure.marks]
         for one in figure.heatmaps:
             values += [(one.label, row) for row in one.values]
             if len(one.values) != len(one.rows) or any(len(row) != len(one.columns) for row in one.values):
-                wrong.append(f"{where}: {one.label!r} has another size than its names")
+                wrong.append(f"{where}: the size of {one.label!r} differs from the numbers of its row and column names")
         far = (label for label, row in values for v in row or () if isinstance(v, float | int) and abs(v) > _LARGEST)
-        wrong += [f"{where}: a value of {label!r} is beyond what an axis holds (1e300)" for label in dict.fromkeys(far)]
+        wrong += [f"{where}: a value of {label!r} exceeds the limit of an axis (1e300)" for label in dict.fromkeys(far)]
     for table in result.tables:
         if any(len(row) != len(table.columns) for row in table.rows):
-            wrong.append(f"table {table.name!r}: a row is not as long as its head")
+            wrong.append(f"table {table.name!r}: a row does not have one cell for each column")
     return wrong
 
 
@@ -172,7 +172,7 @@ def _write_board(board: Path, results: Sequence[Result], pictures: Pictures) -> 
         for result in results:
             for tag, step, value in _entries(result, pictures):
                 if isinstance(value, bytes):
-                    # width and height stand in the first block of a PNG file
+                    # the first block of a PNG file has width and height
                     width, height = (int.from_bytes(value[at : at + 4], "big") for at in (16, 20))
                     image = Entries.Image(height=height, width=width, colorspace=4, encoded_image_string=value)
                     entry = Entries.Value(tag=tag, image=image)

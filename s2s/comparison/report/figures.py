@@ -132,7 +132,7 @@ def _tenths(place: float) -> float:
 
 
 def _files(page: canvas.Figure, linear: bool) -> tuple[str, bytes, bytes]:
-    """Text of the SVG file, bytes of the PNG and PDF files; `savefig` would repeat the layout."""
+    """Return the text of the SVG file and the bytes of the PNG and PDF files; `savefig` would repeat the layout."""
     text, picture, document = io.StringIO(), io.BytesIO(), io.BytesIO()
     FigureCanvasSVG(page).print_svg(text, metadata={"Date": None, "Creator": None})
     if not linear:
@@ -155,7 +155,7 @@ def _look() -> Iterator[None]:
 def _lay_out(page: canvas.Figure) -> None:
     """Compute the layout once, so that all files and the spots agree."""
     use_installed_fonts(page)
-    # as each drawing would; one that nobody sees would change nothing more
+    # once is enough: later drawings keep this layout
     engine = page.get_layout_engine()
     if page.axes and engine:
         engine.execute(page)

@@ -21,16 +21,16 @@ from s2s.templates import templates
 
 # number of rows above which a table is folded
 _LONG = 16
-# number of figures beside the classroom table, at most
+# largest number of figures with the classroom table
 _KEY_FIGURES = 6
 _HERE = Path(__file__).parent
 # beginning of an item of a list, in Markdown
 _ITEM = re.compile(r"(?:^|\n)- ")
 _MATCHED = {
-    "parameters": "Widths are solved so that the numbers of parameters agree within 5 %, and all train for the same "
+    "parameters": "Widths are chosen so that the numbers of parameters agree within 5 %, and all train for the same "
     "number of updates.",
-    "time": "Widths are solved so that the numbers of parameters agree within 5 %, and all train for the same time on "
-    "this machine, so a faster model sees more data.",
+    "time": "Widths are chosen so that the numbers of parameters agree within 5 %, and all train for the same time on "
+    "this machine, so a faster model trains on more data.",
 }
 
 Pictures = Mapping[tuple[str, str], Sequence[Drawing]]
@@ -47,7 +47,7 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
         pictures: All drawings.
     """
     lines, rows = matrix(summary, models, results), claim_rows(models, results)
-    # numbered as in a paper: the classroom table is the first table, and the figures beside it are the first figures
+    # numbered as in a paper: the classroom table is the first table, and its figures are the first figures
     known = [(result.experiment, figure.name) for result in results for figure in result.figures]
     named = dict.fromkeys((line.row.experiment, line.figure) for line in lines if line.row.key)
     key = [at for at in named if at in known][:_KEY_FIGURES]
@@ -68,14 +68,14 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
         summary.measured_on(results),
     )
     return _template("report.html").render(
-        title=f"{_listed(models)}, compared",
+        title=f"Comparison of {_listed(models)}",
         summary=summary,
-        lead="The classroom table" if translates else summary.task.capitalize(),
+        lead=f"Measurements of {summary.task}.",
         facts=[
             ("profile", summary.profile) if translates else ("task", summary.task),
             ("seeds", _listed([str(seed) for seed in summary.seeds])),
-            ("made equal", equal),
-            ("measurements took, added up", duration(summary.seconds)),
+            ("equal", equal),
+            ("total measurement time", duration(summary.seconds)),
             *summary.machine.items(),
         ],
         brief=" · ".join(filter(None, brief_facts)),
@@ -134,10 +134,10 @@ def _read(name: str) -> Markup:
 
 
 def _gaps(summary: Summary, results: Sequence[Result]) -> dict[str, object]:
-    """Rows that the table lacks, and why."""
+    """Return the rows that the table lacks, with reasons."""
     finished = {result.experiment for result in results}
     plan = plan_of(summary.task, summary.profile)
-    # rows that the profile does not ask for, by the shortest profile that does
+    # rows outside the profile, by the shortest profile that has them
     outside: dict[str, list[str]] = {}
     for name, row in TABLES[summary.task].items():
         if row.experiment not in {*plan.experiments, *summary.experiments}:
@@ -156,7 +156,7 @@ def _gaps(summary: Summary, results: Sequence[Result]) -> dict[str, object]:
 
 
 def _undecided(summary: Summary, results: Sequence[Result]) -> list[tuple[ClaimText, str]]:
-    """Claims that the results do not decide, with the reasons."""
+    """Return the claims that the results do not decide, with reasons."""
     decided = {claim.name for result in results for claim in result.claims}
     finished = {result.experiment for result in results}
     found = []
@@ -167,7 +167,7 @@ def _undecided(summary: Summary, results: Sequence[Result]) -> list[tuple[ClaimT
             elif claim.experiment in summary.experiments:
                 why = "not finished"
             else:
-                why = f"not asked: {command_for(summary.command, claim.experiment)}"
+                why = f"not requested: {command_for(summary.command, claim.experiment)}"
             found.append((claim, why))
     return found
 
@@ -242,7 +242,7 @@ def _fairness(summary: Summary, next_table: int) -> dict[str, object]:
         "seeds": _seeds(summary.seeds),
         "tried": any(candidate.rates for candidate in candidates),
         "contenders": _candidates_table(candidates),
-        "settings": Sheet("Each model's section of the recipe", head, settings, [False] * len(head)),
+        "settings": Sheet("Model section of each recipe", head, settings, [False] * len(head)),
         "numbers": (next_table, next_table + 1),
     }
 
@@ -251,25 +251,25 @@ def _candidates_table(candidates: Sequence[CandidateSummary]) -> Sheet:
     rates = sorted({rate for candidate in candidates for rate in candidate.rates}, key=float)
     if not rates:
         few = [[candidate.model, number(candidate.parameters)] for candidate in candidates]
-        return Sheet("Contenders", ["model", "parameters"], few, [False, True])
+        return Sheet("Candidates", ["model", "parameters"], few, [False, True])
     depths = dict.fromkeys(depth for candidate in candidates for depth in candidate.depths)
-    head = ["model", "parameters", "learning rate chosen", "time to choose it"]
+    head = ["model", "parameters", "learning rate", "search time"]
     head += [f"validation loss at {_plain(float(rate))}" for rate in rates]
-    head += [f"best with {depth} {'layer' if depth == '1' else 'layers'}" for depth in depths]
+    head += [f"lowest loss with {depth} {'layer' if depth == '1' else 'layers'}" for depth in depths]
     rows = []
     for each in candidates:
-        at_end = " (an end of what was tried)" if each.rates and not each.inside else ""
+        at_end = " (an end of the range)" if each.rates and not each.inside else ""
         row = [each.model, number(each.parameters), _plain(each.learning_rate) + at_end, duration(each.tuning_seconds)]
         for tried, losses in ((rates, each.rates), (depths, each.depths)):
             found = [losses.get(value, "not tried") for value in tried]
             row += ["failed" if loss is None else loss if isinstance(loss, str) else brief(loss) for loss in found]
         rows.append(row)
-    title = "Contenders, and the learning rates and depths tried for each"
+    title = "Candidates, with the learning rates and depths tried"
     return Sheet(title, head, rows, [False] + [True] * (len(head) - 1))
 
 
 def _plain(rate: float) -> str:
-    """A learning rate without an exponent."""
+    """Format a learning rate without an exponent."""
     return f"{rate:.10f}".rstrip("0") if 1e-6 <= rate < 1 else f"{rate:g}"
 
 

@@ -33,7 +33,7 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b5518a", "#a17200", "#332288", "#8
 """Colours of candidates, safe for colour-blind readers: Okabe and Ito (2008), Tol (2021), darkened."""
 INK, GREY, GRID, PAGE = "#1c1c1c", "#737373", "#e2e2e2", "#ffffff"
 MARKS = ("●", "■", "◆", "✚", "★", "⬟", "✖", "◀", "▶")
-"""The markers as letters, to print beside a candidate's name; ▲ and ▼ mean outcomes, and no candidate has them."""
+"""Markers as characters, printed before a candidate's name; ▲ and ▼ are reserved for outcomes."""
 # seven colours and nine markers: the first 63 candidates differ
 _MARKERS = ("o", "s", "D", "P", "*", "p", "X", "<", ">")
 _LINES = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 3)))
@@ -157,7 +157,7 @@ class Plot:
         """Draw on empty axes."""
         figure = self.figure
         if not self.ys or not (self.names or self.xs):
-            axes.text(0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", color=INK)
+            axes.text(0.5, 0.5, "no measurements", transform=axes.transAxes, ha="center", color=INK)
             axes.set_axis_off()
             return
         bars = figure.kind == "bars"

@@ -9,27 +9,28 @@ from s2s.comparison.report.numbers import brief, halves
 from s2s.comparison.results import Result, Summary, Verdict
 
 CSV, TEX = "table.csv", "table.tex"
-LABELS = {"tie": "equal", "undecided": "not told apart"}
-"""Words of outcomes that are not their names."""
+LABELS = {"tie": "equal", "undecided": "not significant"}
+"""Labels of outcomes that differ from their keys."""
 LEGEND = (
-    "Each model beside the best of the others: better and worse are tested, or more than 5 % apart in counts; equal is "
-    "within a margin, tested; not told apart is neither."
+    "Each model compared with the best of the others. Better, worse: significant, or more than 5 % apart in counts. "
+    "Equal: within a margin, tested. Not significant: neither."
 )
 ARROWS = {"high": "↑", "low": "↓", "": ""}
-"""Signs beside what is measured: good numbers are high, low, or neither."""
+"""Arrows by good values: high, low, or neither."""
+_DIFFERENT = "different: "
 OPEN = ("still learning", "not measurable", "failed", "not measured")
 """Words of cells without a verdict, which are grey."""
 _BESIDE = {
     "better": "better than {}",
     "worse": "worse than {}",
     "tie": "equal to {}",
-    "undecided": "not told apart from {}",
-    "": "beside {}",
+    "undecided": "not significantly different from {}",
+    "": "compared with {}",
 }
 
 HEAD = (
     *("row", "model", "standing", "value", "low", "high", "unit", "quantity", "good", "rival", "difference", "p"),
-    *("verdict", "stays", "target tokens", "failed", "others found"),
+    *("verdict", "robustness", "target tokens", "failed", "published results"),
 )
 """Columns of `table_rows`."""
 
@@ -56,7 +57,7 @@ class Box:
     def stays(self) -> str:
         """Short form of `steady`: the count, and the variations in which the outcome changes."""
         count, _, tried = self.steady.partition(": ")
-        return f"{count}: not with{tried.partition('not with')[2]}" if "not with" in tried else count
+        return f"{count}; {_DIFFERENT}{tried.partition(_DIFFERENT)[2]}" if _DIFFERENT in tried else count
 
     @property
     def open(self) -> bool:
@@ -87,15 +88,15 @@ class Line:
 
     @property
     def arrow(self) -> str:
-        """Arrow up if high values are good, down if low ones are; or empty."""
+        """Arrow up if higher is better, down if lower is; or empty."""
         return ARROWS[self.row.good]
 
     @property
     def tokens(self) -> str:
-        """Number of target tokens that the models had learned from; empty where nothing was learned."""
+        """Number of target tokens that the models were trained on; empty if nothing was trained."""
         seen = [box.finding.tokens for box in self.boxes if box.finding and box.finding.tokens]
         low, high = (f"{each / 1e6:.2f}" for each in (min(seen), max(seen))) if seen else ("", "")
-        return f"after {low if low == high else f'{low} to {high}'} M target tokens" if seen else ""
+        return f"trained on {low if low == high else f'{low} to {high}'} M target tokens" if seen else ""
 
     @property
     def figure(self) -> str:
@@ -139,7 +140,7 @@ def _box(model: str, finding: Verdict | None, unit: str, without: str) -> Box:
     value, ends = "", ""
     if finding.value is not None:
         value, ends, power = halves(finding.value, finding.low, finding.high)
-        # of a lower bound, an interval without width says nothing more
+        # of a lower bound, an interval without width is not shown
         ends = "" if finding.at_least and finding.low == finding.high else ends
         value, ends = f"{value}{power}", f"({ends}){power}" if power and ends else ends
         value = f"≥ {value}" if finding.at_least else value
@@ -148,22 +149,22 @@ def _box(model: str, finding: Verdict | None, unit: str, without: str) -> Box:
 
 
 def steadiness(finding: Verdict) -> str:
-    """Describe in which variations the outcome stays; empty without variations or without an outcome."""
+    """Describe in which variations the outcome is the same; empty without variations or without an outcome."""
     return "" if finding.standing in (*OPEN, "undecided") else stays_with(finding.variations)
 
 
 def stays_with(variations: Mapping[str, bool]) -> str:
-    """Describe in which variations an outcome stays; empty without variations.
+    """Describe in which variations an outcome is the same; empty without variations.
 
     Example:
         >>> stays_with({"half the updates": False, "rate 0.1": True, "rate 0.2": True})
-        'stays in 2 of 3: with rate 0.1, 0.2; not with half the updates'
+        'same in 2 of 3 variations: rate 0.1, 0.2; different: half the updates'
     """
     if not variations:
         return ""
     kept, lost = ([name for name, stays in variations.items() if stays == wanted] for wanted in (True, False))
-    tried = [f"{word} {group_by_name(names)}" for word, names in (("with", kept), ("not with", lost)) if names]
-    return f"stays in {len(kept)} of {len(variations)}: {'; '.join(tried)}"
+    tried = [f"{word}{group_by_name(names)}" for word, names in (("", kept), (_DIFFERENT, lost)) if names]
+    return f"same in {len(kept)} of {len(variations)} variations: {'; '.join(tried)}"
 
 
 def group_by_name(names: Sequence[str], separator: str = ", ") -> str:
@@ -186,7 +187,7 @@ def describe(verdict: Verdict) -> str:
     Returns:
         The rival, the difference with its 95 % interval, the p-value, reasons and further numbers, for example
         `better than lstm: +3.1 BLEU (1.2 to 5.0), p = 0.002 (t-test, Holm); half-life (steps): 4.2`. Empty where
-        nothing is known beside the estimate.
+        only the estimate is known.
     """
     compared = []
     if verdict.difference is not None:
@@ -204,7 +205,7 @@ def describe(verdict: Verdict) -> str:
 
 
 def table_rows(lines: Sequence[Line]) -> Iterator[tuple[str | float | None, ...]]:
-    """One row for each cell of the table, with the columns of `HEAD` and all digits; None where there is no number."""
+    """Yield a row for each cell of the table, with the columns of `HEAD` and all digits; None for missing numbers."""
     for line in lines:
         for box in line.boxes:
             one = box.finding or Verdict(row=line.name, model=box.model)

@@ -29,23 +29,37 @@ class Adding(Reproduction[LossCurve]):
     """The sum of two marked numbers among hundreds."""
 
     name = "adding"
-    finding = "Over 600 steps a GRU learns to add two marked numbers; an LSTM and a tanh-RNN answer the mean."
+    finding = "Over 600 steps, a GRU learns to add two marked numbers; an LSTM and a tanh-RNN predict the mean."
     source = (
         "Bai, Kolter & Koltun 2018, table 1, T = 600: GRU 5.3e-5, LSTM 0.164; its tanh-RNN, 0.177, is not verified. "
-        "Le, Jaitly & Hinton 2015: a tanh-RNN fails from about 150 steps on (not verified). The error of the answer 1, "
-        "the mean, is 1/6 (derived)"
+        "Le, Jaitly & Hinton 2015: a tanh-RNN fails from about 150 steps on (not verified). Predicting the mean, 1, "
+        "has an error of 1/6 (derived)"
     )
     method = (
-        "200 or 600 numbers from 0 to 1, one in each half marked; one layer of 64 reads them, and a linear head gives "
-        "the sum. Mean squared error; Adam at 0.002, at most 2,500 updates of 32 fresh texts, fewer once the error is "
-        "below 0.002."
+        "200 or 600 numbers from 0 to 1, with one marked in each half; one layer of width 64 and a linear head predict "
+        "the sum of the marked ones. Mean squared error; Adam at 0.002, up to 2,500 updates of 32 fresh sequences, or "
+        "until the error is below 0.002."
     )
     bands = (
         Band(key="gru-200", what="mean squared error of the GRU over 200 steps", published="(none)", high=0.01),
-        Band(key="rnn-200", what="that of the tanh-RNN", published="about 1/6", low=0.15, high=0.19),
-        Band(key="gru-600", what="that of the GRU over 600 steps", published="5.3e-5", high=0.01),
-        Band(key="rnn-600", what="that of the tanh-RNN", published="0.177", low=0.15, high=0.19),
-        Band(key="lstm-600", what="that of the LSTM", published="0.164", low=0.15, high=0.19),
+        Band(
+            key="rnn-200",
+            what="mean squared error of the tanh-RNN over 200 steps",
+            published="about 1/6",
+            low=0.15,
+            high=0.19,
+        ),
+        Band(key="gru-600", what="mean squared error of the GRU over 600 steps", published="5.3e-5", high=0.01),
+        Band(
+            key="rnn-600",
+            what="mean squared error of the tanh-RNN over 600 steps",
+            published="0.177",
+            low=0.15,
+            high=0.19,
+        ),
+        Band(
+            key="lstm-600", what="mean squared error of the LSTM over 600 steps", published="0.164", low=0.15, high=0.19
+        ),
     )
     seconds = (750, 3_000)
 
@@ -62,7 +76,7 @@ class Adding(Reproduction[LossCurve]):
         seed = trial.seed or 0
         encoder, width = encoder_of(trial.model, 4, seed, {"width": self.width})
         model = TextClassifier(encoder, width, 1, over="last")
-        # it reads numbers in place of tokens
+        # the input is numbers instead of tokens
         encoder.set_input_embeddings(nn.Linear(2, width))
         return train(model, partial(self.draw, int(trial.part)), _squared_error, self.budget, seed, enough=0.002)
 
@@ -84,7 +98,7 @@ class Adding(Reproduction[LossCurve]):
     def figures(self, measured: Mapping[Trial, LossCurve]) -> list[Figure]:
         longest = max(steps for _, steps in self.kinds)
         curves = {trial: curve for trial, curve in measured.items() if trial.part == str(longest)}
-        return [curves_figure(f"Adding over {longest} steps", curves, "squared error", ("answer 1", 1 / 6))]
+        return [curves_figure(f"Adding over {longest} steps", curves, "squared error", ("predicting the mean", 1 / 6))]
 
 
 def _squared_error(outputs: Tensor, sums: Tensor) -> Tensor:

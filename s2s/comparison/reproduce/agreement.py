@@ -37,12 +37,12 @@ _BUDGET = ExerciseBudget(updates=2_400, rows=64, batches=4, every=50, trial=200,
 
 @dataclass(frozen=True)
 class Verbs:
-    """Right verbs of one model."""
+    """Accuracy of one model."""
 
     distances: list[int]  # words between subject and verb
-    right: list[float]  # right verbs at each distance, in percent
-    learned: float  # those at the longest distance of the training
-    longest: float  # those at the longest distance
+    right: list[float]  # accuracy at each distance, in percent
+    learned: float  # accuracy at the longest trained distance
+    longest: float  # accuracy at the longest tested distance
     rate: float
     updates: int
 
@@ -52,30 +52,30 @@ class Agreement(Reproduction[Verbs]):
     """A recurrent translator with attention and a Transformer, on verbs far from their subjects."""
 
     name = "agreement"
-    finding = "A Transformer is no better than an RNN with attention at making a verb agree with a distant subject."
+    finding = "A Transformer is no better than an RNN with attention at subject-verb agreement over long distances."
     source = (
         "Tang, Müller, Rios & Sennrich 2018, abstract: self-attentional networks do not outperform recurrent ones in "
-        "modelling subject-verb agreement over long distances (another corpus, other sizes; distances lie inside the "
-        "range of the training)"
+        "modelling subject-verb agreement over long distances (another corpus, other sizes; distances lie within "
+        "the trained range)"
     )
     method = (
         "Sentences of the built-in corpus with up to two relative clauses between subject and verb (0, 4 and 8 words), "
-        "English to German, about 60,000 parameters, at most 2,400 updates at the better of two rates, fewer once 99 % "
-        "are right. Tested with 16 and 32 words between subject and verb: the right form of the verb must be more "
-        "probable than the form of the other number."
+        "English to German, about 60,000 parameters, up to 2,400 updates at the better of two rates, or until 99 % of "
+        "the answers are right. Tested with 16 and 32 words between subject and verb: the right form of the verb must "
+        "be more probable than that of the other number."
     )
-    setting = "beyond the distances of the training"
+    setting = "beyond the trained distances"
     bands = (
         Band(
             key="learned",
-            what="right verbs of lstm-attention at 8 words (%)",
+            what="accuracy of lstm-attention at 8 words (%)",
             published="high",
             low=90.0,
             validity=True,
         ),
         Band(
             key="gap",
-            what="lstm-attention minus transformer at 32 words, four times the longest in training (points)",
+            what="accuracy at 32 words, four times the longest trained, lstm-attention minus transformer (points)",
             published="not below 0",
             low=-5.0,
             valid_if=("learned",),
@@ -132,9 +132,9 @@ class Agreement(Reproduction[Verbs]):
             for trial, run in measured.items()
         ]
         distances = [float(distance) for distance in self.trained + self.longer]
-        shown.append(series("guessing", "", distances, [50.0] * len(distances), reference=True))
-        axes = (axis("words between subject and verb"), axis("right verbs", "%"))
-        return [figure("agreement", f"Right verbs; trained up to {self.trained[-1]} words", axes, shown)]
+        shown.append(series("chance", "", distances, [50.0] * len(distances), reference=True))
+        axes = (axis("words between subject and verb"), axis("accuracy", "%"))
+        return [figure("agreement", f"Accuracy of verb forms; trained up to {self.trained[-1]} words", axes, shown)]
 
 
 @cache

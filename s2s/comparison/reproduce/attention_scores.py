@@ -1,4 +1,4 @@
-"""Attention by content and by location (Luong et al. 2015)."""
+"""Content-based and location-based attention (Luong et al. 2015)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,33 +17,33 @@ class AttentionScores(Translators, Reproduction[Quality]):
     """The same translator with three attention scores."""
 
     name = "attention-scores"
-    finding = "Attention that compares contents has a lower perplexity than attention by location alone."
+    finding = "Content-based attention has a lower perplexity than location-based attention."
     source = (
         "Luong, Pham & Manning 2015, table 4, global attention: perplexity and BLEU (before replacing unknown words) "
         "6.4 and 18.1 with location, 6.1 and 18.6 with dot, 6.1 and 17.3 with general"
     )
     method = (
         "Unidirectional LSTMs with attention, one layer of width 128 on each side, that read the source in reverse and "
-        "feed their output into the next step, as published; English to German on the built-in corpus with a fifth of "
+        "use input feeding, as published; English to German on the built-in corpus with a fifth of "
         "its words; 20,000 sentences, 3,000 updates of 1,024 tokens at a rate of 0.002 (publication: four layers of "
         "1,000, WMT'14, 50,000 words). Perplexity on 300 sentences, greedy BLEU of 300."
     )
     bands = (
         Band(
             key="dot",
-            what="perplexity of location over that of dot",
+            what="perplexity of location / perplexity of dot",
             published="1.05 (6.4/6.1)",
             low=1.02,
             valid_if=("learned",),
         ),
         Band(
             key="general",
-            what="perplexity of location over that of general",
+            what="perplexity of location / perplexity of general",
             published="1.05 (6.4/6.1)",
             low=1.02,
             valid_if=("learned",),
         ),
-        Band(key="bleu", what="BLEU of dot minus that of location", published="+0.5", low=0.2, valid_if=("learned",)),
+        Band(key="bleu", what="BLEU of dot minus BLEU of location", published="+0.5", low=0.2, valid_if=("learned",)),
         Band(key="learned", what="BLEU of dot", published="18.6", low=15.0, validity=True),
     )
     seconds = (1_000, 3_000)

@@ -30,11 +30,11 @@ class Reproduction(ABC, Generic[M]):
         finding: The finding, in one sentence.
         source: Publication, with table or page. Numbers that were not compared with it are marked "not verified".
         method: What is measured here, and how that differs from the publication.
-        setting: Difference from the publication that the verdict depends on; part of the verdict. May be empty.
+        setting: Difference from the publication that the outcome may depend on; printed with it. May be empty.
         bands: Expected numbers; docs/reproductions.md lists those that were changed after a measurement.
         seconds: Least and most CPU seconds of a run with the usual seeds.
         usual_seeds: Default number of seeds.
-        published: False for a finding that was only derived.
+        published: False for a finding without a publication.
     """
 
     name: ClassVar[str]
@@ -99,7 +99,7 @@ def by_seed(measured: Mapping[Trial, M], of: Callable[[M], float], model: str, p
 
 
 def paired(first: BySeed, second: BySeed, of: Callable[[float, float], float]) -> dict[int, float]:
-    """Combine two numbers of the same seed; seeds that only one of them has are left out.
+    """Combine two numbers of the same seed, for the seeds that both have.
 
     Example:
         >>> from operator import sub

@@ -28,7 +28,7 @@ from s2s.training.device import derive_seed
 _LAST = 4  # points of the learning curve whose mean is the final loss
 _SYMBOLS, _LENGTH = 8, 10
 _BUDGET = Budget(updates=1_500, rate=0.004, every=20)
-# a text without blanks is fifty times as short
+# sequences with one blank are fifty times shorter
 _NEAR_BUDGET = Budget(updates=6_000, rate=0.004, every=20)
 _FAR, _NEAR = "far", "near"
 
@@ -59,7 +59,7 @@ class DilatedConvolution(nn.Module):
     def forward(self, source: Int[Tensor, "batch steps"]) -> Float[Tensor, "batch steps outputs"]:
         """Return the outputs at each position."""
         x = self.embedding(source).transpose(1, 2)
-        # padding on the left alone, so that no position sees a later one
+        # padding on the left only: the convolution is causal
         for past, first, second in zip(self.pasts, self.first, self.second, strict=True):
             y = functional.relu(first(functional.pad(x, (past, 0))))
             y = functional.relu(second(functional.pad(y, (past, 0))))
@@ -69,27 +69,29 @@ class DilatedConvolution(nn.Module):
 
 @dataclass(frozen=True)
 class CopyMemory(Reproduction[LossCurve]):
-    """Ten symbols to be copied after hundreds of blanks."""
+    """Copying of ten symbols after hundreds of blanks."""
 
     name = "copy-memory"
-    finding = "Over 1,000 blanks a dilated convolution learns to copy; RNN, LSTM and GRU answer as if they forgot."
+    finding = (
+        "Over 1,000 blanks, a dilated convolution learns to copy; RNN, LSTM and GRU only reach the loss without memory."
+    )
     source = (
         "Bai, Kolter & Koltun 2018, table 1, T = 1,000: LSTM 0.0204, GRU 0.0197, TCN 3.5e-5; its tanh-RNN, 0.0202, is "
         "not verified. The loss without memory is 10 ln 8 / (T + 20) = 0.0204 (derived; Arjovsky, Shah & Bengio 2016)"
     )
     method = (
-        "Ten of eight symbols, then T = 1,000 blanks, the last of them a delimiter. The targets of the last ten "
-        "positions are the symbols, those of all others blank. Cross-entropy over all positions, as a multiple of the "
-        "loss without memory. Recurrent networks: one layer of 64, Adam at 0.004, 1,500 updates of 16 fresh texts, "
-        "mean loss of the last 80; the publication trains longer, so a network that learns later is not excluded. "
+        "Ten symbols of eight kinds, then T = 1,000 blanks, the last of them a delimiter. The targets of the last ten "
+        "positions are the symbols, those of all others blanks. Cross-entropy over all positions, as a multiple of the "
+        "loss without memory. Recurrent networks: one layer of width 64, Adam at 0.004, 1,500 updates of 16 fresh "
+        "sequences, mean loss of the last 80 updates. The publication trains longer, so networks may learn later. "
         "Validity check: the LSTM copies with T = 1 (6,000 updates). TCN: 8 levels of width 16, kernel 8, without "
-        "weight normalization and dropout, the same updates at a rate of 0.002."
+        "weight normalization and dropout, the same number of updates at a rate of 0.002."
     )
     bands = (
         *(
             Band(
                 key=kind,
-                what=f"loss of {name} over the loss without memory",
+                what=f"loss of {name} / loss without memory",
                 published=f"{published / 0.020387:.2f} ({published} at T = 1,000)",
                 low=0.93,
                 high=1.05,
@@ -101,8 +103,14 @@ class CopyMemory(Reproduction[LossCurve]):
                 ("gru", "the GRU", 0.0197),
             )
         ),
-        Band(key="tcn", what="loss of the TCN over the loss without memory", published="0.002 (3.5e-5)", high=0.1),
-        Band(key="near", what="the same of the LSTM with T = 1", published="(control)", high=0.8, validity=True),
+        Band(key="tcn", what="loss of the TCN / loss without memory", published="0.002 (3.5e-5)", high=0.1),
+        Band(
+            key="near",
+            what="loss of the LSTM / loss without memory, with T = 1",
+            published="(control)",
+            high=0.8,
+            validity=True,
+        ),
     )
     seconds = (1_500, 5_000)
 
@@ -151,11 +159,13 @@ class CopyMemory(Reproduction[LossCurve]):
     def figures(self, measured: Mapping[Trial, LossCurve]) -> list[Figure]:
         far = {trial: curve for trial, curve in measured.items() if trial.part == _FAR}
         baseline = ("without memory", loss_without_memory(self.blanks))
-        return [curves_figure(f"Copying over {self.blanks:,} blanks", far, "nats per position", baseline)]
+        return [
+            curves_figure(f"Copy memory over {self.blanks:,} blanks: training loss", far, "nats per position", baseline)
+        ]
 
 
 def loss_without_memory(blanks: int) -> float:
-    """Return the loss of a guess that knows when to answer: 10 ln 8 / (T + 20), in nats per position."""
+    """Return the lowest loss without memory of the symbols: 10 ln 8 / (T + 20), in nats per position."""
     return _LENGTH * math.log(_SYMBOLS) / (blanks + 2 * _LENGTH)
 
 

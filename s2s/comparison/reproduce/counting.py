@@ -1,4 +1,4 @@
-"""Counting: aⁿbⁿ read symbol by symbol, for longer n than in training (Weiss et al. 2018)."""
+"""Counting: aⁿbⁿ for longer n than in training (Weiss et al. 2018)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,35 +23,36 @@ from s2s.comparison.spec import Trial
 from s2s.data.synthetic_tasks import NO_LABEL
 
 _BEGIN, _A, _B = range(3)
-# the next symbol is another b, or the end; nothing is asked where it could be either an a or the first b
+# the next symbol is another b or the end; positions where it may be an a or the first b have no target
 _MORE, _END = 0, 1
 _BUDGET = Budget(updates=10_000, rate=0.01, every=100)
 
 
 @dataclass(frozen=True)
 class Reach:
-    """A training, and the lengths at which the network is right."""
+    """A training, and the reach of the network."""
 
     curve: LossCurve
     reach: float  # largest n up to which every answer is right, as a multiple of the longest n in training
-    right: float  # share of the lengths of the training that are right
+    right: float  # share of the trained lengths at which every answer is right
 
 
 @dataclass(frozen=True)
 class Counting(Reproduction[Reach]):
-    """aⁿbⁿ, trained up to some n and tested far beyond."""
+    """aⁿbⁿ, tested far beyond the trained n."""
 
     name = "counting"
-    finding = "An LSTM counts beyond the lengths of its training, since its cell can add; a GRU hardly does."
+    finding = "An LSTM counts beyond its training lengths, because its cell can add; a GRU hardly does."
     source = (
         "Weiss, Goldberg & Yahav 2018, abstract: LSTMs implement counting, GRUs cannot. That an LSTM trained to n = "
-        "100 is right up to about n = 256 and a GRU up to about 109 is not verified: a referee did not find the numbers"
+        "100 is right up to about n = 256 and a GRU up to about 109 is not verified: not found in a check of the "
+        "publication"
     )
     method = (
-        "One layer of 10 reads aⁿbⁿ and says at each b whether another follows. Trained with n = 1 to 50, 16 fresh "
-        "texts per update, Adam at 0.01, at most 10,000 updates, fewer once the loss is below 0.0005. A network's "
-        "reach is the largest n up to which every answer is right, as a multiple of 50. A seed whose network has not "
-        "learned the lengths of its training does not vote."
+        "One layer of width 10 reads aⁿbⁿ and predicts at each b whether another follows. Trained with n = 1 to 50, 16 "
+        "fresh strings per update, Adam at 0.01, up to 10,000 updates, or until the loss is below 0.0005. The reach of "
+        "a network is the largest n up to which every answer is right, as a multiple of 50. Seeds that have not "
+        "learned the training lengths do not count."
     )
     bands = (
         Band(
@@ -61,17 +62,23 @@ class Counting(Reproduction[Reach]):
             low=1.5,
             valid_if=("lstm-learned",),
         ),
-        Band(key="gru", what="reach of the GRU, likewise", published="1.09", high=1.5, valid_if=("gru-learned",)),
+        Band(
+            key="gru",
+            what="reach of the GRU, in multiples of the longest n in training",
+            published="1.09",
+            high=1.5,
+            valid_if=("gru-learned",),
+        ),
         Band(
             key="lstm-learned",
-            what="lengths from 1 to 50 that the LSTM has right (%)",
+            what="trained lengths that are right, LSTM (%)",
             published="all",
             low=95.0,
             validity=True,
         ),
         Band(
             key="gru-learned",
-            what="lengths from 1 to 50 that the GRU has right (%)",
+            what="trained lengths that are right, GRU (%)",
             published="all",
             low=95.0,
             validity=True,
@@ -99,7 +106,7 @@ class Counting(Reproduction[Reach]):
         return Reach(curve, reach / self.longest, sum(right[: self.longest]) / self.longest)
 
     def draw(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw texts, padded with symbols about which nothing is asked."""
+        """Draw strings, padded with symbols without targets."""
         lengths = torch.randint(1, self.longest + 1, (self.rows,), generator=generator)
         sources, targets = zip(*(_text(int(n)) for n in lengths), strict=True)
         return (

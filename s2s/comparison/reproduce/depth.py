@@ -25,8 +25,8 @@ class Chains:
     """Longest chains of one model."""
 
     depths: list[int]  # at each length
-    law: str  # law by which they grow
-    per_token: float  # operations that a token adds; infinite if they do not grow linearly
+    law: str  # growth law
+    per_token: float  # operations added per token; infinite if growth is neither constant nor linear
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ class Depth(Reproduction[Chains]):
     finding = "The sequential operations of an RNN grow with the length; those of a Transformer in training do not."
     source = (
         "Vaswani et al. 2017, table 1: O(n) sequential operations for recurrent layers, O(1) for self-attention. "
-        "The 12 is derived: h′ = tanh(W x + U h + b) takes a product, a sum and a tanh for each token and layer"
+        "The 12 is derived: h′ = tanh(W x + U h + b) needs a product, a sum and a tanh for each token and layer"
     )
     method = (
-        "A forward pass in training of a translator with two encoder and two decoder layers. The operations that torch "
-        "dispatches are followed one by one; recurrent layers run step by step. The encoder finishes before the "
-        "decoder starts, so four layers of three operations add 12 operations for each token."
+        "A forward pass in training of a translator with two encoder and two decoder layers. Torch's dispatched "
+        "operations are traced; recurrent layers run step by step. The encoder finishes before the decoder starts, so "
+        "four layers of three operations add 12 operations per token."
     )
     bands = (
         Band(
             key="rnn",
-            what="operations that a token adds to the tanh-RNN's longest chain",
+            what="operations per token in the longest chain of the tanh-RNN",
             published="12 (derived)",
             low=12,
             high=12,
@@ -55,7 +55,7 @@ class Depth(Reproduction[Chains]):
         ),
         Band(
             key="transformer",
-            what="operations that a token adds to the Transformer's longest chain",
+            what="operations per token in the longest chain of the Transformer",
             published="0",
             high=0,
             deterministic=True,
@@ -71,7 +71,7 @@ class Depth(Reproduction[Chains]):
         return [Trial(band.key, seed=seed) for seed in seeds for band in self.bands]
 
     def measure(self, trial: Trial) -> Chains:
-        """Count the longest chain at each length, and fit the law by which it grows."""
+        """Count the longest chain at each length, and fit its growth law."""
         depths = [self._depth(trial.model, length, trial.seed or 0) for length in self.lengths]
         law = growth(self.lengths, depths)
         per_token = {"linear": law.rate, "constant": 0.0}.get(law.law, float("inf"))

@@ -1,4 +1,4 @@
-"""Induction: copying from a repeated random sequence takes two layers of attention (Olsson et al. 2022)."""
+"""Induction: copying from a repeated random sequence needs two layers of attention (Olsson et al. 2022)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _OPTIONS = {"width": 64, "heads": 4, "feedforward": 1}
 
 @dataclass(frozen=True)
 class Induction(Reproduction[AccuracyByLength]):
-    """Causal Transformers of one and two layers on repeated random tokens."""
+    """Causal Transformers with one and two layers on repeated random tokens."""
 
     name = "induction"
     finding = "A two-layer attention model learns to copy from a repeated random sequence; a one-layer model does not."
@@ -38,20 +38,20 @@ class Induction(Reproduction[AccuracyByLength]):
         "publication has no accuracy on this task"
     )
     method = (
-        "8 to 32 random tokens of 32, then the same again; the model must predict each repeated token but the first. "
-        "No position says where the repetition begins, since the length is drawn for each update. Causal Transformers "
-        "of width 64 with four heads and sinusoidal positions; feed-forward blocks have one hidden unit, so that "
-        "attention alone can solve the task. Adam at 0.004, 1,500 updates of 64 fresh texts. Measured: right tokens in "
-        "256 texts. Sizes were chosen on seed 100, which is not measured."
+        "8 to 32 random tokens out of 32, then the same again; the model predicts each repeated token except the "
+        "first. The length is drawn for each update, so positions do not show where the repetition begins. Causal "
+        "Transformers of width 64 with four heads and sinusoidal positions; feed-forward blocks have one hidden unit, "
+        "so only attention can solve the task. Adam at 0.004, 1,500 updates of 64 fresh sequences. Measured: accuracy "
+        "per token in 256 sequences. Sizes were chosen on seed 100, which is not measured."
     )
     bands = (
         Band(
             key="two",
-            what="right repeated tokens of two layers, 32 tokens (%)",
+            what="accuracy of two layers, 32 repeated tokens (%)",
             published="(induction heads form)",
             low=50.0,
         ),
-        Band(key="one", what="right repeated tokens of one layer, 32 tokens (%)", published="(none form)", high=20.0),
+        Band(key="one", what="accuracy of one layer, 32 repeated tokens (%)", published="(none form)", high=20.0),
     )
     seconds = (150, 600)
 
@@ -79,7 +79,7 @@ class Induction(Reproduction[AccuracyByLength]):
         return self.repeated(self.rows, int(torch.randint(shortest, longest + 1, (), generator=generator)), generator)
 
     def repeated(self, rows: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw random tokens and repeat them; targets are the repeated tokens but the first."""
+        """Draw random tokens and repeat them; targets are the repeated tokens except the first."""
         once = FIRST + torch.randint(self.symbols, (rows, length), generator=generator)
         text = torch.cat((once, once), dim=1)
         targets = text[:, 1:].clone()
@@ -94,4 +94,8 @@ class Induction(Reproduction[AccuracyByLength]):
         }
 
     def figures(self, measured: Mapping[Trial, AccuracyByLength]) -> list[Figure]:
-        return [accuracy_figure("Right repeated tokens, by length", measured, 100 / self.symbols, "tokens repeated")]
+        return [
+            accuracy_figure(
+                "Accuracy of repeated tokens by length", measured, 100 / self.symbols, "number of repeated tokens"
+            )
+        ]

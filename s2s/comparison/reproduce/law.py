@@ -1,4 +1,4 @@
-"""Law between the factor per step of an untrained gradient and the longest distance that a network learns.
+"""Law that relates the factor per step of an untrained gradient to the longest distance that a network learns.
 
 We know of no earlier measurement. Gradient and task are those of one encoder with a linear head. The formula was fixed
 before any measurement:
@@ -43,9 +43,9 @@ from s2s.evaluation.survival import CensoredLine, censored_line
 from s2s.models.base import Encoder
 
 _NOISE, _TEXTS, _TESTED = 32, 4, 200
-# beyond, a gradient over 200 steps cannot be told from a constant one, or from zero
+# outside, a gradient over 200 steps cannot be distinguished from a constant one, or from zero
 _SHORTEST_XI, _LONGEST_XI = 0.1, 1_000.0
-# a mean loss (nats per key) at which training stops
+# mean loss (nats per key) at which training stops
 _ENOUGH = 0.05
 _BUDGET = Budget(updates=800, rate=0.002, every=50)
 _HELD_OUT = 4  # every fourth initialisation
@@ -82,7 +82,7 @@ def log_xi(factor: float) -> float:
 
 
 def d50(distances: Sequence[int], right: Sequence[float], chance: float) -> tuple[float, int]:
-    """Interpolate, in log distance, where half of the accuracy above chance is left.
+    """Interpolate, in log distance, the distance at which half of the accuracy above chance remains.
 
     Returns:
         The distance, and 1 if it lies beyond the largest one, −1 if below the smallest one, else 0.
@@ -104,7 +104,7 @@ class Reach:
 
     factor: float  # factor of the gradient per step
     right: list[float]  # accuracy at each distance
-    d50: float  # distance at which half of the accuracy above chance is left
+    d50: float  # distance at which half of the accuracy above chance remains
     beyond: int  # 1 if D50 lies beyond the largest distance, −1 if below the smallest, else 0
 
 
@@ -113,19 +113,21 @@ class Law(Reproduction[Reach]):
     """Gradient and longest learned distance of the same initialisations."""
 
     name = "law"
-    finding = "The reach of an untrained gradient predicts the distance over which a recurrence learns to remember."
+    finding = (
+        "The reach of an untrained gradient predicts the distance over which a recurrent network learns to remember."
+    )
     source = (
         "no published measurement is known; Chen, Pennington & Schoenholz 2018 derive the depth to which signals reach "
         "in random recurrent networks, and find that training succeeds up to it (not verified)"
     )
     method = (
         "72 initialisations (recurrent gain × gate bias × cell × width). For each, the gradient's factor per step over "
-        "200 random symbols; then trainings that name the first symbol after a number of others (10 keys, 32 noise "
-        "symbols), each at one distance: Adam at 0.002, at most 800 updates of 32 fresh texts. Distances double from "
-        "1 to 128, until two in a row are not learned. D50 is the distance at which half of the accuracy above chance "
-        "is left. Fit: log D50 = a + b log ξ with ξ = 1/|log factor| and normal noise, D50 beyond 128 or below 1 "
-        "censored, over three quarters of the initialisations; every fourth one is predicted. The interval of b is a "
-        "bootstrap over gains and biases, all widths of one together."
+        "200 random symbols; then trainings on first-token recall (10 keys, 32 noise symbols), each at one distance: "
+        "Adam at 0.002, up to 800 updates of 32 fresh sequences. Distances double from 1 to 128, until two in a row "
+        "are not learned. D50 is the distance at which half of the accuracy above chance remains. Fit: log D50 = a + b "
+        "log ξ with ξ = 1/|log factor| and normal noise, D50 beyond 128 or below 1 censored, over three quarters of "
+        "the initialisations; every fourth one is predicted. The interval of b is a bootstrap over gains and biases, "
+        "all widths of one together."
     )
     bands = (
         Band(key="slope", what="b", published="1 (derived, if D50 is a multiple of ξ)", low=0.5, high=1.5, derived=1.0),
@@ -134,7 +136,7 @@ class Law(Reproduction[Reach]):
         ),
         Band(
             key="gain",
-            what="error of the prediction over that of the other cells' median, in log D50, held out",
+            what="held-out error of the prediction / error of the median of the other initialisations, in log D50",
             published="(none)",
             high=0.7,
         ),
@@ -154,7 +156,7 @@ class Law(Reproduction[Reach]):
         return [Trial(p.kind, p.part, seed) for seed in seeds for p in self.initialisations]
 
     def measure(self, trial: Trial) -> Reach:
-        """Factor of the gradient per step, accuracy at each distance, and D50."""
+        """Measure the factor of the gradient per step, accuracy at each distance, and D50."""
         seed = trial.seed or 0
         point = next(p for p in self.initialisations if (p.kind, p.part) == (trial.model, trial.part))
         tokens = torch.randint(self.keys + _NOISE, (_TEXTS, self.steps), generator=torch.Generator().manual_seed(seed))
@@ -162,7 +164,7 @@ class Law(Reproduction[Reach]):
         factor = factor_per_step(self._encoder(point, seed)[0], vectors, seed)
         right: list[float] = []
         for distance in self.distances:
-            # after two distances in a row that are not learned, longer ones are not tried
+            # longer distances are skipped after two in a row that are not learned
             failed = len(right) > 1 and max(right[-2:]) < (1 + 1 / self.keys) / 2
             right.append(1 / self.keys if failed else self._learn(point, distance, seed))
         reach, beyond = d50(self.distances, right, 1 / self.keys)
@@ -177,7 +179,7 @@ class Law(Reproduction[Reach]):
         return accuracy(model, draw_first_and_noise(self.keys, _NOISE, (_TESTED, distance), generator)) / 100
 
     def _encoder(self, point: Point, seed: int) -> tuple[Encoder, int]:
-        """Build the encoder of an initialisation, always the same; return it with its width."""
+        """Build the encoder of an initialisation, deterministically; return it with its width."""
         options = {"width": point.width, "scale_embeddings": False}
         encoder, width = encoder_of(point.kind, self.keys + _NOISE, seed, options)
         for layer in encoder.modules():
@@ -206,7 +208,7 @@ class Law(Reproduction[Reach]):
         return _line(learned) if enough else None, learned, held_out
 
     def numbers(self, measured: Mapping[Trial, Reach]) -> Numbers:
-        """Slope, and accuracy of the predictions for held-out initialisations."""
+        """Return the slope, and the accuracy of the predictions for held-out initialisations."""
         found: dict[str, dict[int, float]] = {band.key: {} for band in self.bands}
         for seed in sorted({trial.seed or 0 for trial in measured}):
             line, learned, held_out = self.fitted(measured, seed)
@@ -221,7 +223,7 @@ class Law(Reproduction[Reach]):
         return found
 
     def intervals(self, measured: Mapping[Trial, Reach]) -> dict[str, tuple[float, float]]:
-        """Bootstrap interval of the slope: fitted initialisations are resampled, all widths together.
+        """Return the bootstrap interval of the slope, which resamples fitted initialisations with all their widths.
 
         Widths of the same gain and bias have nearly the same factor, so they are not independent.
         """
@@ -256,7 +258,7 @@ class Law(Reproduction[Reach]):
             fit = [math.exp(line.at(end)) for end in ends]
             shown.append(series("fitted to three quarters", "", [math.exp(end) for end in ends], fit, reference=True))
         axes = (axis("1 / |log factor|", "steps", log=True), axis("D50", "symbols", log=True))
-        title = "How far is learned, against how far an untrained gradient reaches"
+        title = "Longest learned distance by reach of the untrained gradient"
         return [figure("law", title, axes, shown, kind="points")]
 
 
@@ -266,6 +268,6 @@ def _line(runs: Sequence[Reach]) -> CensoredLine | None:
 
 
 def _error(predicted: float, run: Reach) -> float:
-    """Error of a predicted log D50; 0 if both lie beyond the same limit."""
+    """Return the error of a predicted log D50; 0 if both lie beyond the same limit."""
     away = predicted - math.log(run.d50)
     return 0.0 if run.beyond * away > 0 else abs(away)

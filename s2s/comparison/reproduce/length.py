@@ -36,13 +36,13 @@ class Length(Translators, Reproduction[QualityByLength]):
     source = (
         "Bahdanau, Cho & Bengio 2015, figure 2: the BLEU of RNNenc falls with the length of the source, that of "
         "RNNsearch-50 does not up to 60 words; table 1: RNNenc-50 17.82, RNNsearch-50 26.75, RNNenc-30 13.93, "
-        "RNNsearch-30 21.50. The share kept in figure 2 is not verified"
+        "RNNsearch-30 21.50. The share of BLEU kept in figure 2 is not verified"
     )
     method = (
         "LSTMs of one layer and width 256 with a bidirectional encoder, English to German on the built-in corpus with "
         "a twentieth of its words; 20,000 sentences, in texts of one, two and three, 8,000 updates of 1,024 tokens at "
-        "a rate of 0.002. Greedy BLEU of 100 texts each of one to five sentences. Measured: BLEU of three sentences, "
-        "the longest in training, as a share of that of one; four and five are drawn and decide nothing."
+        "a rate of 0.002. Greedy BLEU of 100 texts each of one to five sentences. Measured: share of BLEU kept at "
+        "three sentences, the longest in training, relative to one sentence; four and five are only plotted."
     )
     bands = (
         Band(
@@ -54,13 +54,13 @@ class Length(Translators, Reproduction[QualityByLength]):
         ),
         Band(
             key="attention",
-            what="share that the LSTM with attention keeps at three sentences",
+            what="share of BLEU kept at three sentences, LSTM with attention",
             published="about 1",
             low=0.85,
         ),
         Band(
             key="more",
-            what="this share minus that of the LSTM without attention",
+            what="this share minus that without attention",
             published="above 0; from figure 2 about a half at 50 words",
             low=0.1,
             valid_if=("learned",),
@@ -94,5 +94,5 @@ class Length(Translators, Reproduction[QualityByLength]):
 
     def figures(self, measured: Mapping[Trial, QualityByLength]) -> list[Figure]:
         shown = [series(f"{t.model}, seed {t.seed}", t.model, run.words, run.bleu) for t, run in measured.items()]
-        title = f"BLEU of texts of one to {self.longest} sentences; trained up to {self.learned}"
+        title = f"BLEU of texts of one to {self.longest} sentences; trained with up to {self.learned}"
         return [figure("bleu", title, (axis("words of the source"), axis("BLEU")), shown)]

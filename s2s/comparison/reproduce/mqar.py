@@ -1,4 +1,4 @@
-"""Multi-query associative recall by attention and by a state of fixed size (Arora et al. 2023)."""
+"""Multi-query associative recall by attention and by states of fixed size (Arora et al. 2023)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,13 +33,13 @@ class Recalled:
     """A training, and its accuracy on fresh texts."""
 
     curve: LossCurve
-    right: float  # right answers in percent
+    right: float  # accuracy in percent
     width: int
 
 
 @dataclass(frozen=True)
 class Mqar(Reproduction[Recalled]):
-    """Pairs of keys and values, then every key again, of which the value must be named."""
+    """Recall of the value of each key, after pairs of keys and values."""
 
     name = "mqar"
     finding = "Attention recalls all pairs; a recurrent network recalls fewer, and more with a larger state."
@@ -48,16 +48,21 @@ class Mqar(Reproduction[Recalled]):
         "reaches about 100 % is not verified. The publication has longer texts, more symbols and no LSTM"
     )
     method = (
-        "8 of 16 keys, each in one token with one of 16 values, then the 8 keys in another order; a linear head names "
-        "the value at each key. In the publication key and value are two tokens, so a model must also learn to look "
-        "one token back. Two layers; Adam at 0.002, at most 2,000 updates of 64 fresh texts, fewer once the loss is "
-        "below 0.02. Measured: right answers in 256 fresh texts."
+        "8 of 16 keys, each in one token with one of 16 values, then the 8 keys in another order; a linear head "
+        "predicts the value at each key. In the publication, key and value are two tokens, so a model must also learn "
+        "to combine neighbouring tokens. Two layers; Adam at 0.002, up to 2,000 updates of 64 fresh sequences, or "
+        "until the loss is below 0.02. Measured: accuracy in 256 fresh sequences."
     )
     setting = "on an easier task (key and value in one token)"
     bands = (
-        Band(key="attention", what="right answers of a Transformer of width 64 (%)", published="about 100", low=99.0),
-        Band(key="narrow", what="right answers of an LSTM of width 16 (%)", published="far below 100", high=75.0),
-        Band(key="gain", what="gain of an LSTM of width 128 over it (points)", published="above 0", low=10.0),
+        Band(key="attention", what="accuracy of a Transformer of width 64 (%)", published="about 100", low=99.0),
+        Band(key="narrow", what="accuracy of an LSTM of width 16 (%)", published="far below 100", high=75.0),
+        Band(
+            key="gain",
+            what="accuracy of an LSTM of width 128 minus that of width 16 (points)",
+            published="above 0",
+            low=10.0,
+        ),
     )
     seconds = (90, 450)
 
@@ -82,14 +87,14 @@ class Mqar(Reproduction[Recalled]):
         return Recalled(curve, accuracy(model, test), width)
 
     def draw(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw texts, and the value at each key that is asked."""
+        """Draw sequences, and the value at each query."""
         return self._texts(self.rows, generator)
 
     def _texts(self, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         keys = torch.rand(rows, self.keys, generator=generator).argsort(dim=1)[:, : self.pairs]
         values = torch.randint(self.values, (rows, self.pairs), generator=generator)
         order = torch.rand(rows, self.pairs, generator=generator).argsort(dim=1)
-        # a key that is asked for is a token of its own
+        # queries have their own tokens
         stored = self.keys + keys * self.values + values
         source = torch.cat((stored, keys.gather(1, order)), dim=1)
         targets = torch.full_like(source, NO_LABEL)
@@ -113,6 +118,6 @@ class Mqar(Reproduction[Recalled]):
             shown.append(series(kind, kind, [float(width) for width, _ in own], [right for _, right in own]))
         widths = [float(width) for _, width in self.candidates]
         chance = [100 / self.values] * 2
-        shown.append(series("guessing", "", [min(widths), max(widths)], chance, reference=True))
-        axes = (axis("width", log=True), axis("right answers", "%"))
-        return [figure("recall", f"Recall of {self.pairs} pairs, by width", axes, shown)]
+        shown.append(series("chance", "", [min(widths), max(widths)], chance, reference=True))
+        axes = (axis("width", log=True), axis("accuracy", "%"))
+        return [figure("recall", f"Recall of {self.pairs} pairs by width", axes, shown)]

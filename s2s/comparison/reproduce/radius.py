@@ -62,14 +62,19 @@ class Radius(Reproduction[Factors]):
     bands = (
         Band(
             key="ratio",
-            what="factor per step over spectral radius, without input: the one furthest from 1",
+            what="factor per step / spectral radius without input, the value furthest from 1",
             published="1 (derived)",
             low=0.97,
             high=1.03,
         ),
-        Band(key="driven", what="largest factor over radius with random inputs", published="≤ 1", high=1.03),
-        Band(key="vanishing", what="factor at radius 0.9 with random inputs", published="< 1", high=0.9999),
-        Band(key="exploding", what="factor at radius 1.5 without input", published="> 1", low=1.0001),
+        Band(
+            key="driven",
+            what="largest factor per step / spectral radius with random inputs",
+            published="≤ 1",
+            high=1.03,
+        ),
+        Band(key="vanishing", what="factor per step at radius 0.9 with random inputs", published="< 1", high=0.9999),
+        Band(key="exploding", what="factor per step at radius 1.5 without input", published="> 1", low=1.0001),
     )
     seconds = (1, 5)
 
@@ -92,7 +97,7 @@ class Radius(Reproduction[Factors]):
             weight.copy_(torch.randn(width, width, generator=generator))
             weight.mul_(radius / float(torch.linalg.eigvals(weight.cpu().double()).abs().max()))
             still.append(factor_per_step(encoder, torch.zeros(1, self.steps, width), seed))
-            # as long as the models' token vectors
+            # with the norm of the models' embeddings
             inputs = torch.randn(_TEXTS, self.steps, width, generator=generator) / math.sqrt(width)
             driven.append(factor_per_step(encoder, inputs, seed))
         return Factors(list(self.radii), still, driven)
@@ -120,5 +125,5 @@ class Radius(Reproduction[Factors]):
         ]
         equal = series("factor = radius", "", radii, radii, reference=True)
         one = series("neither vanishing nor exploding", "", [radii[0], radii[-1]], [1.0, 1.0], reference=True)
-        title = "Factor of a gradient per step, against the spectral radius of the recurrent weights"
+        title = "Factor per step of the gradient by spectral radius of the recurrent weights"
         return [figure("factor", title, (axis("spectral radius"), axis("factor per step")), [*shown, equal, one])]

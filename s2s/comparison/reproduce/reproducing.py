@@ -1,4 +1,4 @@
-"""Run a reproduction: print what is expected, store each trial, and write the result."""
+"""Run a reproduction: print the expected numbers, store each trial, and write the result."""
 
 import json
 import shlex
@@ -84,7 +84,7 @@ def reproduction_of(name: str) -> Reproduction[Any]:
         UserError: There is none.
     """
     if name not in REPRODUCTIONS:
-        raise UserError(f"{name!r:.60} is no reproduction", remedy=suggestion(name, list(REPRODUCTIONS)))
+        raise UserError(f"{name!r:.60} is not a reproduction", remedy=suggestion(name, list(REPRODUCTIONS)))
     return REPRODUCTIONS[name]
 
 
@@ -110,9 +110,9 @@ def reproduce(
     make_folder(folder / _CELLS)
     words = ["s2s", "reproduce", name, *settings, "--out", str(folder)]
     command = words if seeds is None else [*words, "--seeds", str(seeds)]
-    stands = "stopped; every finished measurement is kept"
+    status = "stopped; all finished measurements are stored"
     with (
-        print_resume_hint_on_exit(folder, command, lambda: stands),
+        print_resume_hint_on_exit(folder, command, lambda: status),
         interrupt_immediately(),
         run_lock(folder, MEASURED),
     ):
@@ -140,10 +140,10 @@ def _reproduced(
     measured = {trial: reproduction.read_measurement(one.measured) for trial, one in timed.items()}
     if kept and not measured:
         failures = "; ".join(dict.fromkeys(one.failed for one in kept.values()))
-        raise UserError(failures, f"{name}: nothing could be measured", "mend that, and repeat the command")
+        raise UserError(failures, f"{name}: all measurements failed", "correct this, and repeat the command")
     device_context = select_device(_DEVICE)
     option = "" if seeds is None else f" --seeds {seeds}"
-    # the location of the data is specific to this machine
+    # without the location of the data, which is specific to this machine
     option += "".join(f" {shlex.quote(each)}" for each in settings if not each.startswith("data.root="))
     result = Reproduced(
         name=name,
@@ -174,16 +174,16 @@ def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
     except FileNotFoundError:
         if not folder.exists() or (folder.is_dir() and is_unstarted(folder, _CELLS)):
             return
-        raise UserError("holds something else", str(folder), "name another folder with --out") from None
+        raise UserError("is not the folder of a reproduction", str(folder), "give another folder with --out") from None
     except NotADirectoryError:
-        raise UserError("is no folder, or lies in none", str(folder), "name another folder with --out") from None
+        raise UserError("is not a folder", str(folder), "give another folder with --out") from None
     except (ValueError, RecursionError) as error:
         before = str(error)
     if before != _asked(name, settings):
         raise UserError(
-            f"holds measurements that were asked for otherwise: {_describe_command(before):.200}",
+            f"contains measurements of another command: {_describe_command(before):.200}",
             where=str(folder),
-            remedy="name another folder with --out, or give the same settings",
+            remedy="give another folder with --out, or the same settings",
         )
 
 

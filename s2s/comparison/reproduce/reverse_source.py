@@ -25,13 +25,13 @@ class ReverseSource(Translators, Reproduction[Quality]):
     method = (
         "Unidirectional LSTMs of one layer and width 256, English to German on the built-in corpus with a fifth of its "
         "words; 20,000 sentences, 6,000 updates of 1,024 tokens at a rate of 0.002. Perplexity on 300 sentences, "
-        "greedy BLEU of 300. Width and rate are the best of four, which were compared reading forward, with half of "
-        "the updates."
+        "greedy BLEU of 300. Width and rate are the best of four combinations, compared on forward sources with half "
+        "of the updates."
     )
     bands = (
         Band(
             key="perplexity",
-            what="perplexity reversed over perplexity forward",
+            what="perplexity reversed / perplexity forward",
             published="0.81 (4.7/5.8)",
             high=0.95,
             valid_if=("learned",),

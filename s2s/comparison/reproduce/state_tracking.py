@@ -32,26 +32,41 @@ class StateTracking(Reproduction[AccuracyByLength]):
     """Parity and the word problem of S₃, trained to 40 symbols and tested to 500."""
 
     name = "state-tracking"
-    finding = "RNNs and LSTMs track an automaton's state beyond the lengths of training; Transformers do not."
+    finding = "RNNs and LSTMs track the state of an automaton beyond the training lengths; Transformers do not."
     source = (
         "Delétang et al. 2023 (Neural networks and the Chomsky hierarchy), abstract: RNNs and LSTMs solve regular "
         "tasks at longer lengths, Transformers fail on them; accuracies per task are not verified. Merrill et al. 2024 "
         "(The illusion of state): linear recurrences such as minGRU's cannot track S₃ at any length (not verified)"
     )
     method = (
-        "Random symbols of an automaton; a linear head names its state after each symbol. Parity of ones and the "
-        "products of permutations of three things (S₃), 1 to 40 symbols in training. Two layers of width 64, Adam at "
-        "0.003, 1,000 updates of 64 fresh texts. Measured: right states among the last 10 of 500 symbols, in 128 "
-        "texts (publication: one answer at the end, trained to 40, tested to 500). Sizes were chosen in a first look "
-        "at one seed per model."
+        "Random symbols of an automaton; a linear head predicts its state after each symbol. Parity of ones and "
+        "products of permutations of three elements (S₃), 1 to 40 symbols in training. Two layers of width 64, Adam at "
+        "0.003, 1,000 updates of 64 fresh strings. Measured: accuracy of the last 10 states of 500, in 128 strings "
+        "(publication: one answer at the end, trained to 40, tested to 500). Sizes were chosen in a pilot run of one "
+        "seed per model."
     )
     bands = (
-        Band(key="rnn-parity", what="right states of the tanh-RNN, parity at 500 (%)", published="100", low=99.0),
-        Band(key="lstm-parity", what="those of the LSTM (%)", published="100", low=99.0),
-        Band(key="transformer-parity", what="those of the Transformer (%)", published="about 50 (chance)", high=60.0),
-        Band(key="mingru-parity", what="those of minGRU (%)", published="50 (chance; derived)", high=60.0),
-        Band(key="lstm-s3", what="right states of the LSTM, S₃ at 500 (%)", published="100", low=95.0),
-        Band(key="transformer-s3", what="those of the Transformer (%)", published="about 17 (chance)", high=30.0),
+        Band(key="rnn-parity", what="accuracy of the tanh-RNN, parity at 500 (%)", published="100", low=99.0),
+        Band(key="lstm-parity", what="accuracy of the LSTM, parity at 500 (%)", published="100", low=99.0),
+        Band(
+            key="transformer-parity",
+            what="accuracy of the Transformer, parity at 500 (%)",
+            published="about 50 (chance)",
+            high=60.0,
+        ),
+        Band(
+            key="mingru-parity",
+            what="accuracy of minGRU, parity at 500 (%)",
+            published="50 (chance; derived)",
+            high=60.0,
+        ),
+        Band(key="lstm-s3", what="accuracy of the LSTM, S₃ at 500 (%)", published="100", low=95.0),
+        Band(
+            key="transformer-s3",
+            what="accuracy of the Transformer, S₃ at 500 (%)",
+            published="about 17 (chance)",
+            high=30.0,
+        ),
     )
     seconds = (150, 600)
 
@@ -88,7 +103,7 @@ class StateTracking(Reproduction[AccuracyByLength]):
         return AccuracyByLength(curve, {n: accuracy(model, self.test(task, n, seed)) for n in self.tested})
 
     def test(self, task: Automaton, length: int, seed: int) -> tuple[Tensor, Tensor]:
-        """Draw test texts of one length, of which the last states are asked."""
+        """Draw test strings of one length, with the last states as targets."""
         batch = task.draw(length, self.texts, heldout_generator(seed))
         targets = batch.wanted.clone()
         targets[:, : -self.last] = NO_LABEL
@@ -102,5 +117,5 @@ class StateTracking(Reproduction[AccuracyByLength]):
 
     def figures(self, measured: Mapping[Trial, AccuracyByLength]) -> list[Figure]:
         parity = {trial: run for trial, run in measured.items() if trial.part == "parity"}
-        title = f"Right states of parity by length; trained up to {self.longest} symbols"
+        title = f"Accuracy of the state, parity; trained up to {self.longest} symbols"
         return [accuracy_figure(title, parity, 50.0, "symbols")]

@@ -46,13 +46,13 @@ class Tiny(Reproduction[Translated]):
     name = "tiny"
     finding = "A Transformer of a few million parameters reaches about 41 BLEU on Multi30k."
     source = (
-        "Wu et al. 2021, Transformer-Tiny without images, English to German, test_2016: BLEU 41.02 (not verified: a "
-        "referee did not find it; tokenized and lower-cased by another scheme than sacreBLEU's)"
+        "Wu et al. 2021, Transformer-Tiny without images, English to German, test_2016: BLEU 41.02 (not verified: "
+        "not found in a check of the publication; tokenized and lower-cased by another scheme than sacreBLEU's)"
     )
     method = (
         "`recipes/multi30k.yaml`: 2.3 million parameters, 4,000 updates of 4,096 tokens with Muon and relative "
         "positions, beam 5; sacreBLEU on test_2016, lower-cased. BLEU of 1,000 sentences is uncertain by about 1.6, "
-        "and the two ways of counting differ, so the band is ±2. Data are from the hub, or `data.root=DIR`; any "
+        "and the two computations of BLEU differ, so the band is ±2. Data are from the hub, or `data.root=DIR`; any "
         "setting of the recipe may be given."
     )
     setting = (

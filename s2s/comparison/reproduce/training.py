@@ -1,4 +1,4 @@
-"""Small trainings: models, learning curves, and accuracy on held-out texts."""
+"""Small trainings: models, learning curves, and accuracy on held-out sequences."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ def target_cross_entropy(logits: Float[Tensor, "batch steps outputs"], targets: 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> float:
-    """Return the percentage of positions with a target at which a model is right."""
+    """Return the accuracy at the positions with a target, in percent."""
     source, targets = batch
     asked = targets != NO_LABEL
     return 100 * float((model(source).argmax(dim=-1) == targets)[asked].float().mean())
@@ -50,12 +50,12 @@ def accuracy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> float:
 def draw_first_and_noise(
     keys: int, kinds: int, shape: tuple[int, int], generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Draw texts that begin with a key, followed by noise tokens, and return them with the keys.
+    """Draw sequences of a key followed by noise tokens, and return them with the keys.
 
     Args:
         keys: Number of different keys.
         kinds: Number of different noise tokens.
-        shape: Number of texts, and noise tokens in each.
+        shape: Number of sequences, and of noise tokens in each.
         generator: Source of randomness.
     """
     key = torch.randint(keys, (shape[0], 1), generator=generator)
@@ -125,7 +125,7 @@ class LossCurve:
     """Learning curve of a training."""
 
     updates: list[int]  # updates before each point
-    losses: list[float]  # mean loss since the point before
+    losses: list[float]  # mean training loss since the previous point
     ended: int | None  # updates after which the loss was low enough; None if it never was
 
 
@@ -164,7 +164,7 @@ def train(
         loss_of: Loss of outputs and targets.
         budget: Limits of the training.
         seed: Seed of the batches.
-        enough: Mean loss since the last point of the curve below which the training ends.
+        enough: Mean loss since the previous point of the curve below which the training ends.
 
     Raises:
         UserError: The loss is not finite.
@@ -198,19 +198,19 @@ def train(
 
 @dataclass(frozen=True)
 class AccuracyByLength:
-    """A training, and its accuracy on texts of several lengths."""
+    """A training, and its accuracy at several lengths."""
 
     curve: LossCurve
-    right: dict[int, float]  # right answers at each length, in percent
+    right: dict[int, float]  # accuracy at each length, in percent
 
 
 def heldout_generator(seed: int) -> torch.Generator:
-    """Return the source of randomness of test batches, which no training has."""
+    """Return the random generator of test batches, which no training uses."""
     return torch.Generator().manual_seed(10**6 + seed)
 
 
 def accuracy_figure(title: str, measured: Mapping[Trial, AccuracyByLength], chance: float, x: str = "length") -> Figure:
-    """Draw the accuracy of each model and part by length, as a mean over seeds, beside guessing (in percent)."""
+    """Draw the accuracy of each model and part by length, mean over seeds, with the chance level (in percent)."""
     runs: dict[str, list[dict[int, float]]] = {}
     for trial, run in measured.items():
         runs.setdefault(_label(trial), []).append(run.right)
@@ -224,14 +224,14 @@ def accuracy_figure(title: str, measured: Mapping[Trial, AccuracyByLength], chan
         for label, own in runs.items()
     ]
     lengths = sorted({float(length) for own in runs.values() for right in own for length in right})
-    shown.append(series("guessing", "", lengths, [chance] * len(lengths), reference=True))
-    return figure("accuracy", title, (axis(x, log=True), axis("right answers", "%")), shown)
+    shown.append(series("chance", "", lengths, [chance] * len(lengths), reference=True))
+    return figure("accuracy", title, (axis(x, log=True), axis("accuracy", "%")), shown)
 
 
 def curves_figure(
     title: str, curves: Mapping[Trial, LossCurve], unit: str, baseline: tuple[str, float] | None = None
 ) -> Figure:
-    """Draw the learning curve of each trial, beside the constant loss of a baseline and its name."""
+    """Draw the learning curve of each trial, with a baseline given by its name and its constant loss."""
     shown = [
         series(f"{_label(trial)}, seed {trial.seed}", _label(trial), curve.updates, curve.losses)
         for trial, curve in curves.items()

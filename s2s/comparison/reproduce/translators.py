@@ -32,11 +32,11 @@ class Quality:
 
 @dataclass(frozen=True)
 class Translators:
-    """Recurrent translators with one layer per side; fields are sizes."""
+    """Recurrent translators with one encoder and one decoder layer; fields are sizes."""
 
     width: int = 256
     train: int = 20_000
-    words: float = 0.2  # share of the grammar's words that occur
+    words: float = 0.2  # share of the grammar's vocabulary that is used
     updates: int = 8_000
     tokens: int = 1_024
     rate: float = 0.002
@@ -82,7 +82,7 @@ def perplexity_figure(measured: Mapping[Trial, Quality], varied: str, parts: Seq
 
     Args:
         measured: Quality of each trial.
-        varied: Name of what differs between the parts.
+        varied: Name of the setting that differs between the parts.
         parts: Parts of the trials, in the order of the bars.
     """
     shown = []

@@ -1,4 +1,4 @@
-"""Train candidates to recall the values of many keys."""
+"""Train candidates on multi-query associative recall."""
 
 from s2s.comparison.spec import Scale
 from s2s.comparison.task_question import TaskClaim, TaskPlan, task_experiment
@@ -16,7 +16,7 @@ CLAIM = TaskClaim(
     "recalls",
     ahead=lambda traits: traits.cross_attention,
     behind=lambda traits: not traits.cross_attention,
-    measured="pairs of which 95 % are recalled, with an aid to the encoder (width {width}, trained to {trained} for "
+    measured="pairs recalled with 95 % accuracy, with an auxiliary loss (width {width}, up to {trained} in training, "
     "{updates} updates)",
     groups=("with attention", "without attention"),
     verb="recalls",

@@ -1,4 +1,4 @@
-"""Analyse how much of its BLEU a model keeps on longer sources (fixed-size bottleneck)."""
+"""Analyse the share of its BLEU that a model keeps on longer sources (fixed-size bottleneck)."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, BottleneckRun]) -> 
         figures=_figures(rows, learned),
         tables=[
             _lengths(rows),
-            gates_table("a model before length is spoken of", checks),
+            gates_table("the models", checks),
             *filled(_pairs(pairs, kinds, places)),
         ],
         claims=[_claim(comparison, kinds, places, checks, learned)],
@@ -122,7 +122,7 @@ def _mean_retained_bleu(runs: Kinds, places: Sequence[int], without: int | None 
 
 
 def _estimate(runs: Kinds, places: Sequence[int]) -> Estimate:
-    """Kept share over seeds; with one seed, over resampled texts."""
+    """Estimate the kept share over seeds; with one seed, over resampled texts."""
     values = [retained_bleu(kinds, places) for kinds in runs.values()]
     if len(values) > 1:
         return mean(values)
@@ -142,16 +142,16 @@ def _verdict(
     quantity = "BLEU on texts longer than those trained on, in percent of the BLEU on single sentences"
     if places:
         words = np.concatenate([first_run(own)[i].words for i in places])
-        quantity += f": mean over {len(places)} kinds of {words.min()} to {words.max()} words"
-        # a model that translates nothing keeps all of it, and is no rival
+        quantity += f": mean over {len(places)} kinds of texts, {words.min()} to {words.max()} words"
+        # a model that translates nothing keeps all of its BLEU, and fails its checks
         other = best_other(model, {name: _mean_retained_bleu(each, places) for name, each in kinds.items()}, checks)
         test = "t-test over seeds and texts, Holm"
-        found = assess_pair(model, other, pairs, checks, "% of its own BLEU", MARGIN, test=test)
-        facts = {"words of the longest text learned from": learned}
+        found = assess_pair(model, other, pairs, checks, "percentage points", MARGIN, test=test)
+        facts = {"words of the longest training source": learned}
         kept = _variations(own, kinds[other], places) if found.decided else {}
         value, found = _estimate(own, places), replace(found, facts=facts, variations=kept)
     else:
-        reason = f"no texts were longer than the {learned} words of the longest learned from"
+        reason = f"no text is longer than the longest training source, {learned} words"
         value, found = None, Assessment("not measurable", reasons=(reason,))
     tokens = statistics.mean(run.tokens[-1] for run in runs[model].values())
     return verdict("text longer than trained on", model, value, "%", quantity, found, "share", tokens)
@@ -163,7 +163,7 @@ def _variations(own: Kinds, other: Kinds, places: Sequence[int]) -> dict[str, bo
     def _retains_more(at: Sequence[int], without: int | None = None) -> bool:
         return _mean_retained_bleu(own, at, without) > _mean_retained_bleu(other, at, without)
 
-    ends = {"the first texts beyond": places[:1], "the longest texts": places[-1:]} if len(places) > 1 else {}
+    ends = {NEAR: places[:1], "the longest texts": places[-1:]} if len(places) > 1 else {}
     sides = {name: _retains_more(at) for name, at in ends.items()}
     lost = [
         statistics.mean(kinds[0].bleu - kinds[i].bleu for kinds in runs.values() for i in places)
@@ -218,22 +218,22 @@ def _rows(model: str, runs: Kinds) -> list[_Row]:
 
 def _figures(rows: Sequence[_Row], learned: int) -> list[Figure]:
     shown = []
-    x = axis("words of the source, mean of its texts")
+    x = axis("mean length of the sources", "words")
     measures = {
-        "share": ("BLEU in percent of its own on single sentences", "BLEU kept"),
+        "share": ("BLEU in percent of the BLEU on single sentences", "BLEU kept"),
         "bleu": ("BLEU against the length of the source", "BLEU"),
     }
     caption = (
-        "Texts of as many sentences are two points where enough are longer than all that was learned from, and "
-        "enough are not. The table has the mean of the points beyond the dashed line. "
-        "Intervals (95 %): Student's over seeds; of texts drawn with replacement where there is one seed."
+        "Texts with the same number of sentences are two points if enough of them are longer than the longest training "
+        "source and enough are not. The score is the mean of the points beyond the dashed line. Intervals (95 %): "
+        "Student's over seeds; with one seed, a bootstrap over texts."
     )
     for key, (title, label) in measures.items():
         lines = []
         for model in dict.fromkeys(row.model for row in rows):
             own = [row for row in rows if row.model == model]
             lines.append(series(model, model, [row.words for row in own], [getattr(row, key) for row in own]))
-        lines.append(series("longest text learned from", "", [learned, learned], [0.0, 100.0], reference=True))
+        lines.append(series("longest training source", "", [learned, learned], [0.0, 100.0], reference=True))
         shown.append(figure(key, title, (x, axis(label, "%")), lines, caption))
     return shown
 
@@ -243,15 +243,16 @@ def _lengths(rows: Sequence[_Row]) -> Table:
         Column("model"),
         Column("sentences"),
         Column("words", "words", 1),
-        Column("from–to", "span"),
-        Column("longer than all learned from", "beyond"),
+        Column("words, range", "span"),
+        Column("beyond the training lengths", "beyond"),
         Column("texts"),
         Interval("BLEU", "bleu", 2),
-        Interval("of its own on single sentences (%)", "share", 1, "%"),
+        Interval("BLEU kept (%)", "share", 1, "%"),
         Column("exact (%)", "exact", 1),
-        Column("too long to be read", "unread"),
+        Column("too long for the model", "unread"),
     ]
-    return table("lengths", "BLEU by the number of sentences that are read at once", columns, rows)
+    title = "BLEU by the number of joined sentences; BLEU kept: in percent of the BLEU on single sentences"
+    return table("lengths", title, columns, rows)
 
 
 def _pairs(pairs: Pairwise, kinds: Mapping[str, Kinds], places: Sequence[int]) -> Table:
@@ -264,15 +265,15 @@ def _pairs(pairs: Pairwise, kinds: Mapping[str, Kinds], places: Sequence[int]) -
     first = first_run(next(iter(kinds.values())))
     columns = [
         Column("models"),
-        Interval("points of what is kept", "difference", 2),
+        Interval("difference of BLEU kept (points)", "difference", 2),
         Column("p", "p", 4),
-        Column("p, of all pairs (Holm)", "corrected", 4),
+        Column("p (Holm)", "corrected", 4),
         Column(f"p (equal within {MARGIN:g})", "equal", 4),
-        Column("seen in 80 % (points)", "seen", 2),
+        Column("detectable with 80 % power (points)", "seen", 2),
         *(Column(f"{first[i].sentences} sentences (points)", str(i), 2) for i in places),
     ]
     title = (
-        "How much more of its own BLEU one model keeps than another on texts longer than all that was learned from: "
-        "mean over them, and with so many sentences at once"
+        "Differences in BLEU kept between models on texts longer than the longest training source: mean, and by number "
+        "of sentences"
     )
     return table("pairs", title, columns, rows)

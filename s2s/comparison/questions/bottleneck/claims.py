@@ -11,7 +11,7 @@ from s2s.evaluation.inference import Estimate, mean
 
 Shares = Mapping[str, Sequence[float]]
 """BLEU on longer texts in percent of that on single sentences, by model; one value for each seed."""
-NEAR = "the first texts beyond"
+NEAR = "the shortest texts beyond the training lengths"
 """Variation: the shortest group of longer texts."""
 
 
@@ -33,7 +33,7 @@ def translates_longer(
         shares: Kept shares by seed: of all longer texts, then of variations.
         gates: Validity checks by model.
         learned: Words of the longest training source.
-        margin: Percentage points that count as equal.
+        margin: Equivalence margin in percentage points.
 
     Returns:
         The claim; None without a model that has attention, or without longer texts.
@@ -64,10 +64,12 @@ def translates_longer(
     found = compare_with_rival(pairs, labels, f"{100 - margin:g} % of the BLEU", ("keeps", "keep"), ("more", "less"))
     return Claim(
         name="any-length",
-        measured=f"BLEU kept on texts longer than the {learned} words trained on, mean over numbers of sentences",
+        measured=f"BLEU on texts longer than the longest training source ({learned} words), in percent of the BLEU on "
+        "single sentences",
         unit="%",
         verdict=decision.verdict,
-        sentence=f"Beyond the {learned} words trained on, {found} on single sentences{decision.because}.{beyond}",
+        sentence=f"On texts longer than the longest training source ({learned} words), {found} on single sentences"
+        f"{decision.because}.{beyond}",
         numbers=claim_numbers({model: estimates.get(model) for model in traits}, "high", gates=gates),
         p=decision.p,
         test="" if decision.p is None else f"t-test over seeds against {100 - margin:g} %",

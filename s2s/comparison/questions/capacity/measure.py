@@ -1,4 +1,4 @@
-"""Train candidates to copy a few symbols, for long: bits that pass from encoder to decoder."""
+"""Bound the bits that pass from encoder to decoder by copying, with longer training than in `copying`."""
 
 from s2s.comparison.spec import Scale
 from s2s.comparison.task_question import Score, TaskClaim, TaskPlan, task_experiment
@@ -22,7 +22,7 @@ CLAIM = TaskClaim(
     "bits",
     ahead=lambda traits: traits.cross_attention,
     behind=lambda traits: not traits.cross_attention,
-    measured="bits from encoder to decoder, at least (states of {width} numbers, {updates} updates, 64 bits tested)",
+    measured="lower bound on the bits from encoder to decoder (width {width}, {updates} updates, up to 64 tested)",
     groups=("with attention", "without attention"),
     verb="conveys",
     score=CONVEYED,

@@ -43,12 +43,12 @@ class ClassificationRun(TrainedRun):
 
     accuracies: list[float]  # accuracy at each validation
     texts: list[int]  # texts trained on before each validation
-    split: str  # on which it was evaluated
+    split: str  # that was evaluated
     digest: str  # of the texts of this split
     classes: list[str]
     truth: list[int]
     predicted: list[int]
-    truncated: int  # texts that were too long
+    truncated: int  # number of texts that were too long
     accuracy: Share
     macro_f1: float
     loss: float  # nats per text
@@ -95,7 +95,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, ClassificationRun])
         figures=_figures(runs),
         tables=[
             _summary(runs),
-            gates_table("a model before its answers are spoken of", checks),
+            gates_table("a model before it is compared", checks),
             _pairs(pairs),
             _every_run(runs),
             _classes(runs),
@@ -151,16 +151,16 @@ def _verdicts(
     quantity = f"expected calibration error on the {split} set ({over})"
     found = _assess("calibration", "points", min)
     yield verdict("calibration", model, _mean_over_seeds("calibration", own), "points", quantity, found, "reliability")
-    quantity = f"tokens learned from per second, while other trainings may run beside it ({over})"
+    quantity = f"training tokens per second, while other trainings may run in parallel ({over})"
     found = _assess("speed", "times as fast")
     speed = mean(list(_known(own, "speed").values()))
     yield verdict("training speed", model, speed, "tokens/s", quantity, found, "")
     known = list(_known(own, "cost").values())
     if not known:
-        why = "its runs were interrupted, so they were not counted whole"
+        why = "all of its runs were interrupted, so none was measured whole"
         yield Verdict(row="training cost", model=model, failed=why)
         return
-    quantity = f"CPU seconds of a whole run, while others may run beside it ({over})"
+    quantity = f"CPU seconds of a whole run, while others may run in parallel ({over})"
     if len(known) < seeds:
         quantity = f"CPU seconds of a whole run ({seeds_in_words(len(known))} that ran without interruption)"
     found = _assess("cost", "times the CPU seconds", min)
@@ -168,25 +168,25 @@ def _verdicts(
 
 
 def _gates(runs: ClassifierRuns) -> list[Gate]:
-    """Validity checks: the training ones, and that a classifier beats the most frequent class."""
+    """Return the validity checks: those of training, and that accuracy is above that of the most frequent class."""
     first = first_run(runs)
     usual = 100 * np.bincount(first.truth).max() / len(first.truth)
     low = first.accuracy.low
-    said = f"at least {low:.1f} % are right, where naming the most frequent class is right for {usual:.1f} %"
+    said = f"its accuracy is at least {low:.1f} %, that of the most frequent class {usual:.1f} %"
     return [*gates_of_training(runs), Gate("beats frequencies", bool(low > usual), said)]
 
 
 def _figures(runs: Runs[ClassificationRun]) -> list[Figure]:
-    texts = ("texts", "texts", axis("texts learned from"))
-    tokens = ("tokens", "tokens", axis("tokens learned from"))
-    seconds = ("seconds", "time", axis("time of training, one thread of a processor or a GPU", "s"))
+    texts = ("texts", "texts", axis("training texts"))
+    tokens = ("tokens", "tokens", axis("training tokens"))
+    seconds = ("seconds", "time", axis("training time on one CPU thread or a GPU", "s"))
     accuracy = ("accuracies", axis("validation accuracy", "%"))
     loss = ("losses", axis("validation loss", "nats per text"))
     return [
         score_bars(
             {"accuracy": _accuracy, "macro-F1": partial(_mean_over_seeds, "macro_f1")},
             runs,
-            "Intervals (95 %): Student's over seeds; for one seed Wilson's over texts, of accuracy alone.",
+            "Intervals (95 %): Student's over seeds; with one seed, Wilson's over texts, for accuracy only.",
         ),
         *(curves(runs, "accuracy", "Accuracy", x, accuracy) for x in (texts, seconds)),
         *(curves(runs, "loss", "Learning curves", x, loss) for x in (texts, tokens, seconds)),
@@ -203,10 +203,10 @@ def _reliability(runs: Runs[ClassificationRun]) -> Figure:
     ends = [min(float(x) for one in shown for x in one.x), 100.0]
     return figure(
         "reliability",
-        "Right answers against how sure the model is, first seed",
+        "Reliability diagram: accuracy against confidence, first seed",
         (axis("confidence, mean of its bin", "%"), axis("accuracy", "%")),
-        [*shown, series("knows how often it is right", "", ends, ends, reference=True)],
-        "Bins of equally many texts; below the line a model is too sure. Intervals (95 %): Wilson's.",
+        [*shown, series("perfect calibration", "", ends, ends, reference=True)],
+        "Bins have equally many texts. Below the line, a model is overconfident. Intervals (95 %): Wilson's.",
     )
 
 
@@ -237,10 +237,10 @@ def _pairs(pairs: Pairs) -> Table:
     columns = [
         Column("models", lambda row: f"{row[0][1]} − {row[0][0]}"),
         Column("seed tested", lambda row: row[1].evidence["accuracy"].seed),
-        Column("only the first named has it right", lambda row: row[1].test.only_second),
-        Column("only the other has it right", lambda row: row[1].test.only_first),
+        Column("only the first named is right", lambda row: row[1].test.only_second),
+        Column("only the other is right", lambda row: row[1].test.only_first),
         Column("p (McNemar)", lambda row: row[1].test.p_value, 4),
-        Column("form of the test", lambda row: row[1].test.method),
+        Column("variant of the test", lambda row: row[1].test.method),
         Column("seeds", lambda row: row[1].evidence["accuracy"].seeds),
     ]
     for head, key, of_what, test in (
@@ -259,7 +259,7 @@ def _every_run(runs: Runs[ClassificationRun]) -> Table:
         *("model", "seed"),
         Column("split", "run.split"),
         Column("texts tested", lambda row: len(row.run.truth)),
-        Column("of them read in part", "run.truncated"),
+        Column("of them truncated", "run.truncated"),
         Interval("accuracy (%)", "run.accuracy", 2),
         Column("macro-F1 (%)", "run.macro_f1", 2),
         Column("calibration error (points)", "run.calibration.error", 2),
@@ -273,7 +273,7 @@ def _every_run(runs: Runs[ClassificationRun]) -> Table:
         Column("whole run (s)", "run.run_seconds", 1),
         Column("whole run (CPU s)", "run.cpu_seconds", 1),
     ]
-    return table("runs", "Every run; intervals of its accuracy are Wilson's", columns, every_run(runs))
+    return table("runs", "All runs; intervals of accuracy are Wilson's", columns, every_run(runs))
 
 
 def _classes(runs: Runs[ClassificationRun]) -> Table:
@@ -297,6 +297,6 @@ def _disagreements(runs: Runs[ClassificationRun]) -> Table:
         for row in sorted(texts)
         if len(set(answers := [run.classes[run.predicted[row]] for run in same.values()])) > 1
     ]
-    title = "Some texts of the test set that the models' first seeds do not agree on"
+    title = "Sample of test texts on which the models disagree (first seeds)"
     chosen = rows[:: max(1, len(rows) // _DISAGREEMENTS)][:_DISAGREEMENTS]
     return table("disagreements", title, ("row", "text", "class", *same), chosen)

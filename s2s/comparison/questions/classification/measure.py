@@ -61,7 +61,7 @@ def _wrong(texts: list[str], truth: np.ndarray, predicted: np.ndarray) -> dict[i
 
 EXPERIMENT = Experiment(
     "classification",
-    "How many texts get the right class, and what did it take to learn that?",
+    "How accurate are the classifiers, and what does training them cost?",
     each_run,
     measure,
     analyse,

@@ -16,7 +16,7 @@ CLAIM = TaskClaim(
     "copies",
     ahead=lambda traits: traits.cross_attention,
     behind=lambda traits: not traits.cross_attention,
-    measured="symbols copied without a mistake (width {width}, trained to {trained} for {updates} updates)",
+    measured="symbols copied without a mistake (width {width}, up to {trained} in training, {updates} updates)",
     groups=("with attention", "without attention"),
     verb="copies",
 )

@@ -85,15 +85,15 @@ class Curve:
         return found
 
     def fastest(self, rounds: Rounds) -> Times:
-        """Times, each length at the place that is fastest for it."""
+        """Times, by length at the fastest place for it."""
         return fastest_times({place: self.at(rounds, place) for place in rivals(_places(rounds))}, rounds)
 
 
 _CURVES = (
-    Curve("whole time against source n", False, lambda own: {each.n: each.seconds for each in own.sources}),
-    Curve("reading against source n", False, lambda own: {each.n: each.reading for each in own.sources}),
-    Curve("whole time against target m", True, lambda own: {each.m: each.seconds for each in own.targets}),
-    Curve("a late token against target m", True, lambda own: {each.m: each.last for each in own.targets}),
+    Curve("total, against source n", False, lambda own: {each.n: each.seconds for each in own.sources}),
+    Curve("encoding, against source n", False, lambda own: {each.n: each.reading for each in own.sources}),
+    Curve("total, against target m", True, lambda own: {each.m: each.seconds for each in own.targets}),
+    Curve("late token, against target m", True, lambda own: {each.m: each.last for each in own.targets}),
 )
 _BY_SOURCE, _, _BY_TARGET, _LATE = _CURVES
 
@@ -116,9 +116,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, DecodingTimes]) -> 
     }
     equally_deep = {model: own for model in comparison.models if (own := by_round(measured, model, EQUAL_DEPTH_PART))}
     benchmarks = _benchmarks(timed, equally_deep)
-    title = (
-        "Measured exponent b of time ~ length^b, interval over rounds; the textbook's O(n²p + m²p + nmp) says 2 and 2"
-    )
+    title = "Exponent b of time ~ length^b, interval over rounds; 2 and 2 in the textbook's O(n²p + m²p + nmp)"
     slopes = (
         (*key, place, curve.words, *slope)
         for key, own in timed.items()
@@ -126,8 +124,8 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, DecodingTimes]) -> 
         for curve in _CURVES
         if (slope := exponent_over_rounds(curve.at(own, place)))
     )
-    heads = ("model", "batch", "place", "of", "from", "to", Interval("b", lambda row: row[6], 3))
-    ms = Interval("ms for a step", lambda row: row[5], 4)
+    heads = ("model", "batch", "place", "time", "from", "to", Interval("b", lambda row: row[6], 3))
+    ms = Interval("step (ms)", lambda row: row[5], 4)
     ends = (
         (*key, at.place, end.length, end.n, end.why)
         for key, own in timed.items()
@@ -141,16 +139,16 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, DecodingTimes]) -> 
         figures=_figures(timed),
         tables=filled(
             table("exponents", title, heads, slopes),
-            pairs_table("How many times as fast models write as one another", benchmarks),
+            pairs_table("Ratios of decoding speeds", benchmarks),
             table(
                 "tokens",
-                "Times over rounds",
+                "Time of a decoding step: medians over rounds",
                 ("model", "batch", "place", "source n", "target m", ms, "rounds"),
                 _tokens(timed),
             ),
             machine_table({(m, str(rows)): own for (m, rows), own in timed.items()}, ("model", "batch")),
             stopped(
-                ("model", "batch", "place", "length of the", "not measured from"),
+                ("model", "batch", "place", "length of", "first not measured"),
                 {end[:5]: end for end in ends}.values(),
             ),
         ),
@@ -210,12 +208,12 @@ def _verdict(model: str, timed: Timed, benchmarks: Mapping[str, SpeedBenchmark])
         return None
     found, (_, *others) = benchmark.assess(model), benchmarks
     facts = {
-        f"exponent of time in the {side}'s length": round(slope[2].value, 2)
+        f"exponent of time against {side} length": round(slope[2].value, 2)
         for side, curve in (("source", _BY_SOURCE), ("target", _BY_TARGET))
         if (slope := exponent_over_rounds(curve.at(timed[model, 1], benchmark.places[model])))
     }
     cost = median([1000 / speed for speed in benchmark.counted(model)])
-    quantity = f"time of an output token, batch 1, source and target of {TYPICAL} tokens"
+    quantity = f"time per output token, batch 1, source and target of {TYPICAL} tokens"
     quantity += at_best(list(benchmark.references[model]))
     kept = benchmark.robustness(model, {name: benchmarks[name] for name in others})
     found = replace(found, facts={**found.facts, **facts}, variations=kept)
@@ -223,12 +221,12 @@ def _verdict(model: str, timed: Timed, benchmarks: Mapping[str, SpeedBenchmark])
 
 
 def _figures(timed: Timed) -> list[Figure]:
-    cost = axis("time of an output token", "ms", log=True)
+    cost = axis("time per output token", "ms", log=True)
     source, target = axis("source length n", "tokens", log=True), axis("target length m", "tokens", log=True)
     best = at_best(_places(next(iter(timed.values())))) if timed else ""
     over = "Medians over rounds; intervals (95 %): of order statistics over rounds."
     over = f"{best and f'At each length a model is timed{best[1:]}. '}{over}"
-    whole = f"Whole time of a translation, reading included, over its tokens. {over}"
+    whole = f"Time of the whole translation, with encoding, divided by its tokens. {over}"
 
     def lines(curve: Curve) -> list[Series]:
         shown = []
@@ -243,24 +241,24 @@ def _figures(timed: Timed) -> list[Figure]:
     return [
         figure(
             "by-target",
-            f"An output token against the length of the target, at a source of {TYPICAL} tokens",
+            f"Time per output token against target length, with a source of {TYPICAL} tokens",
             (target, cost),
             lines(_BY_TARGET),
             whole,
         ),
         figure(
             "by-source",
-            f"An output token against the length of the source, at a target of {TYPICAL} tokens",
+            f"Time per output token against source length, with a target of {TYPICAL} tokens",
             (source, cost),
             lines(_BY_SOURCE),
             whole,
         ),
         figure(
             "late-tokens",
-            "A late token alone: the mean of the last half of the target, without reading",
+            "Time of a late token: mean over the last half of the target, without encoding",
             (target, cost),
             lines(_LATE),
-            f"Level for a recurrent state; what looks back at all earlier tokens rises. {over}",
+            f"Constant for a recurrent state; rising for attention to all earlier tokens. {over}",
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""Claim: a recurrent network writes a token at less cost than a Transformer."""
+"""Claim: a recurrent network generates a token at less cost than a Transformer."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from s2s.evaluation.inference import Estimate
 def writes_cheaply(
     traits: Mapping[str, Traits], benchmarks: Mapping[str, SpeedBenchmark], costs: Mapping[str, Estimate]
 ) -> Claim | None:
-    """Decide whether recurrent networks write a token in less time than Transformers.
+    """Decide whether recurrent networks generate a token in less time than Transformers.
 
     Args:
         traits: Traits of the candidates.
@@ -46,7 +46,7 @@ def writes_cheaply(
     sentence = f"On this machine, per token, {'; '.join(clauses)}"
     return Claim(
         name="writes-cheaply",
-        measured=f"time of an output token, one sentence of {TYPICAL} tokens",
+        measured=f"time per output token, one sentence of {TYPICAL} tokens",
         unit="ms",
         verdict=decision.verdict,
         sentence=f"{sentence}{decision.because}.",

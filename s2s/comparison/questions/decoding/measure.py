@@ -117,7 +117,7 @@ def _by_target(model: Seq2Seq, sizes: Sizes, device: torch.device) -> tuple[list
     times = []
     for m in lengths:
         totals = [sum(seconds[: m + 1]) for seconds in runs[_WARM_UPS:]]
-        # the second half of the target, where the past is longest
+        # the second half of the target, with the most previous tokens
         last = [sum(seconds[m // 2 + 1 : m + 1]) / (m - m // 2) for seconds in runs[_WARM_UPS:]]
         times.append(TargetTime(m, _fastest(totals), _fastest(last)))
     return times, ends
@@ -153,7 +153,7 @@ def _run(model: Seq2Seq, rows: int, source: int, target: int, device: torch.devi
 
 EXPERIMENT = Experiment(
     "decoding",
-    "What does an output token cost?",
+    "How long does an output token take?",
     trials,
     measure,
     analyse,

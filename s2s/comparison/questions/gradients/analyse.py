@@ -1,4 +1,4 @@
-"""Analyse factors per step of gradients, at one initialization and at others, spectra, and normalization."""
+"""Analyse factors per step of gradients by initialization, spectra of Jacobians, and normalization."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -83,7 +83,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class CandidateSweep:
-    """A candidate's fits at every value of what its initialization offers to vary."""
+    """Fits of a candidate at every value of the varied parameter of its initialization."""
 
     kind: Kind
     own: float  # value in the candidate's own initialization
@@ -91,7 +91,7 @@ class CandidateSweep:
 
     @property
     def words(self) -> str:
-        """Name of the varied quantity, for figures and tables."""
+        """Name of the varied parameter, for figures and tables."""
         return WORDS[self.kind]
 
 
@@ -165,24 +165,24 @@ def _by_start(candidate: CandidateRuns) -> Initialisations | None:
 
 
 def _verdict(candidate: CandidateRuns) -> Verdict | None:
-    """Make the cell of a candidate at its initial weights, which is no better or worse than another's.
+    """Build the cell of a candidate at its initial weights, which has an outcome but no comparison with others.
 
-    Its `variations` are the initializations that give the gradient the same outcome.
+    Its `variations` say which other initializations have the same outcome.
     """
     own, sweep = candidate.decays(OWN), candidate.sweep
     if own is None:
         return None
     factor, left, r2 = own.factor, own.left, own.r2
-    facts: dict[str, float | str] = {"what becomes of it": own.outcome or "too few initialisations to tell"}
+    facts: dict[str, float | str] = {"outcome": own.outcome or "undecided, too few initialisations"}
     if own.reach < own.span:
         facts["reach (steps)"] = own.reach
     value = None
     if factor is not None and own.is_exponential:
         steps = brief(abs(half_life(factor.value) or 0.0)) or 0.0
-        facts["half-life (steps)" if factor.value < 1 else "doubles after (steps)"] = steps
+        facts["half-life (steps)" if factor.value < 1 else "doubling time (steps)"] = steps
         value = Estimate(brief(factor.value) or 0.0, brief(factor.low), brief(factor.high))
     elif left is not None and r2 is not None:
-        facts[f"at distance {own.span}, times what it is at 1"] = brief(left.value) or 0.0
+        facts[f"norm at distance {own.span} / norm at 1"] = brief(left.value) or 0.0
         facts["R²"] = round(r2.value, 2)
     facts |= _sweep_facts(sweep) | _trained_facts(candidate)
     variations = {}
@@ -192,7 +192,7 @@ def _verdict(candidate: CandidateRuns) -> Verdict | None:
             for v, decays in sweep.decays.items()
             if not math.isclose(v, sweep.own, rel_tol=1e-3) and decays.outcome is not None
         }
-    quantity = "factor of the gradient with respect to an input, per step of distance, at initialisation"
+    quantity = "factor per step of the gradient with respect to an input, at initialisation"
     found = Assessment("" if own.outcome else "not measurable", facts=facts, variations=variations)
     picture = "input-gradients" if sweep is None else f"{SWEPT}-{sweep.kind}"
     return verdict("vanishing and exploding gradients", candidate.model, value, "per step", quantity, found, picture)
@@ -207,7 +207,7 @@ def _sweep_facts(sweep: CandidateSweep | None) -> dict[str, float | str]:
     found: dict[str, float | str] = {
         f"factor at {sweep.words} {v:g}": round(factors[v], 2) for v in (min(factors), max(factors))
     }
-    return found | {f"neutral {sweep.words}": "none" if neutral is None else float(f"{neutral:.2g}")}
+    return found | {f"{sweep.words} with factor 1": "none" if neutral is None else float(f"{neutral:.2g}")}
 
 
 def neutral_value(factors: Mapping[float, float]) -> float | None:
@@ -219,7 +219,7 @@ def neutral_value(factors: Mapping[float, float]) -> float | None:
 
 
 def _trained_facts(candidate: CandidateRuns) -> dict[str, float | str]:
-    """Return the factor after training, or what is left if there is none."""
+    """Return the factor after training, or the remaining share of the gradient if there is none."""
     decays = candidate.decays(LEARNED)
     if decays is None or decays.factor is None or decays.left is None:
         return {}
@@ -229,11 +229,11 @@ def _trained_facts(candidate: CandidateRuns) -> dict[str, float | str]:
     elif decays.is_exponential:
         found["factor after training"] = round(decays.factor.value, 3)
     else:
-        found[f"left after training, over {decays.span} steps"] = float(f"{decays.left.value:.2g}")
+        found[f"norm at distance {decays.span} / norm at 1, after training"] = float(f"{decays.left.value:.2g}")
     histories = [run.history for run in candidate.runs[LEARNED] if run.history is not None]
     gates = [converged(history.tokens, history.losses) for history in histories]
     if still := failed(gates):
-        found["trained runs that still learn"] = f"{len(still)} of {len(gates)}"
+        found["trainings not converged"] = f"{len(still)} of {len(gates)}"
     return found
 
 
@@ -251,32 +251,31 @@ def _sweep_figures(candidates: Sequence[CandidateRuns]) -> Iterator[Figure]:
             own, decays = each.decays(OWN), each.sweep.decays
             shown.append(series(each.model, each.model, list(decays), [decay.factor for decay in decays.values()]))
             at = None if own is None else own.factor
-            shown.append(series(f"{each.model}, its own initialisation", each.model, [each.sweep.own], [at]))
+            shown.append(series(f"{each.model}, own initialisation", each.model, [each.sweep.own], [at]))
         ends = [min(VALUES[kind]), max(VALUES[kind])]
         if shown:
             shown.append(series("neither vanishing nor exploding", "", ends, [1.0, 1.0], reference=True))
         without = [each.model for each in candidates if each.model not in {line.model for line in shown}]
-        title = f"A gradient's factor per step against the {words}, untrained"
-        note = "Below 1 gradients vanish, above they explode. Intervals (95 %): Student's, over initialisations."
-        note += f" Not in it, as they have no {words}: {listed(without)}." if without else ""
+        title = f"Factor per step of the gradient against the {words}, at initialisation"
+        note = "Gradients vanish below 1 and explode above. Intervals (95 %): Student's over initialisations."
+        note += f" Models without this parameter: {listed(without)}." if without else ""
         yield figure(f"{SWEPT}-{kind}", title, (axis(words), axis("factor per step")), shown, note)
 
 
 def _distance_figures(candidates: Sequence[CandidateRuns]) -> Iterator[Figure]:
-    band = "Lines are medians over texts, bands the middle 95 % of them (at initialisation: of texts and "
-    band += "initialisations)."
+    band = "Lines: medians over texts. Bands: the middle 95 % (at initialisation: of texts and initialisations)."
     inputs = (
         "input-gradients",
         "Gradient of the last token's loss with respect to earlier inputs",
         (axis("distance from the loss", "steps"), axis("‖∂L/∂x‖", log=True)),
-        f"{band} A straight line here is a factor per step. A gradient of nought is not drawn.",
+        f"{band} A straight line means a constant factor per step. Zero gradients are not drawn.",
     )
     source = (
         "source-gradients",
-        "Gradient of the encoder's summary with respect to source pieces",
+        "Gradient of the encoder's summary with respect to source tokens",
         (axis("distance from the end", "steps"), axis("‖∂(w·summary)/∂x‖", log=True)),
-        f"{band} w is a random direction. A bidirectional encoder has both ends of the source near its summary, and "
-        "a mean over positions has all of them near.",
+        f"{band} w is a random direction. In a bidirectional encoder, both ends of the source are near the summary; in "
+        "a mean over positions, all tokens are.",
     )
     for kind, (name, title, axes, caption) in {"inputs": inputs, "source": source}.items():
         for part, ending, when in ((OWN, "", "at initialisation"), (LEARNED, "-trained", "after training")):
@@ -303,14 +302,14 @@ def _mean_curve(model: str, curves: Sequence[Curve]) -> Series:
 
 
 def _maps(candidates: Sequence[CandidateRuns]) -> Figure:
-    words = {"whole": "whole", "attention": "through attention alone", "summary": "through the summary alone"}
+    words = {"whole": "all paths", "attention": "attention only", "summary": "summary only"}
     maps: list[list[Heatmap]] = []
     for each in candidates:
         if not (own := each.maps()):
             continue
         first = own[0]
         largest = max((value for row in first.paths["whole"] for value in row), default=0.0)
-        titles = words if len(first.paths) > 1 else {"whole": "whole (it has no attention)"}
+        titles = words if len(first.paths) > 1 else {"whole": "all paths (no attention)"}
         maps.append(
             [
                 Heatmap(
@@ -326,14 +325,14 @@ def _maps(candidates: Sequence[CandidateRuns]) -> Figure:
         )
     return Figure(
         name="paths",
-        title="Where the score of each written piece gets its gradient from, after training",
+        title="Gradient of each target token's score with respect to the source tokens, after training",
         kind="heatmaps",
-        x=axis("source piece"),
-        y=axis("‖∂ score / ∂ source vector‖, of the model's largest", "%"),
-        # those with several paths first, so that each begins a line
+        x=axis("source token"),
+        y=axis("‖∂ score / ∂ source embedding‖, relative to the model's maximum", "%"),
+        # models with several paths first, so that each starts a row
         heatmaps=[one for own in sorted(maps, key=len, reverse=True) for one in own],
-        caption="Rows are written pieces, columns source pieces; one sentence, the first seed. The whole is the "
-        "sum, as vectors, of the other two. A map of noughts says that the decoder does not take that path.",
+        caption="Rows: target tokens of the reference. Columns: source tokens. One sentence, first seed. The gradient "
+        "over all paths is the vector sum of the other two. In a map of zeros, the decoder does not use the path.",
     )
 
 
@@ -342,16 +341,17 @@ def _deep_figure(deep: Mapping[str, Mapping[str, Sequence[DeepTraining]]]) -> Fi
     for model, parts in deep.items():
         for part, own in parts.items():
             losses = [mean(values) for values in zip(*(run.losses for run in own), strict=True)]
-            shown.append(series(f"{model}, {part.replace('-', ' ')}", part, own[0].updates, losses))
+            label = f"{model}, {part.replace('-warmup-', '-norm, warm-up ')}"
+            shown.append(series(label, part, own[0].updates, losses))
     if runs:
         ends, unigrams = [0.0, max(run.updates[-1] for run in runs)], runs[-1].unigrams
-        shown.append(series("frequencies of pieces alone", "", ends, [unigrams] * 2, reference=True))
+        shown.append(series("unigram distribution", "", ends, [unigrams] * 2, reference=True))
     return figure(
         "norm",
-        "Learning with normalisation before and after each block, with and without warm-up",
+        "Validation loss with pre-norm and post-norm, with and without warm-up",
         (axis("updates"), axis("validation loss", "nats per token")),
         shown,
-        "Means over seeds; intervals (95 %): Student's.",
+        "Means over seeds. Intervals (95 %): Student's.",
     )
 
 
@@ -363,14 +363,14 @@ def _sweep_table(candidates: Sequence[CandidateRuns]) -> Table:
         for value, decays in each.sweep.decays.items()
     ]
     columns = [
-        *("model", "turned", "value"),
-        Column("the model's own", lambda row: row[3], brief),
+        *("model", "parameter", "value"),
+        Column("own value", lambda row: row[3], brief),
         Interval("factor per step", lambda row: row[4].factor, brief),
         Column("R²", lambda row: row[4].r2 and row[4].r2.value, brief),
-        Column("what becomes of it", lambda row: row[4].outcome),
+        Column("outcome", lambda row: row[4].outcome),
         Column("sets of weights", lambda row: len(row[4])),
     ]
-    return table(SWEPT, "A gradient's factor per step, by the initialisation", columns, rows)
+    return table(SWEPT, "Factor per step of the gradient, by initialisation", columns, rows)
 
 
 def _factors(candidates: Sequence[CandidateRuns]) -> Table:
@@ -386,12 +386,12 @@ def _factors(candidates: Sequence[CandidateRuns]) -> Table:
         Interval("factor per step", lambda row: row[3].factor, brief),
         Column("half-life (steps)", lambda row: row[3].factor and half_life(row[3].factor.value), brief),
         Column("R²", lambda row: row[3].r2 and row[3].r2.value, brief),
-        Column("left at the largest distance / at 1", lambda row: row[3].left and row[3].left.value, brief),
+        Column("norm at the largest distance / norm at 1", lambda row: row[3].left and row[3].left.value, brief),
         Column("reach (steps)", lambda row: row[3].reach),
         Column("largest distance (steps)", lambda row: row[3].fits[0].span),
         Column("sets of weights", lambda row: len(row[3])),
     ]
-    return table("gradient-factors", "What is left of a gradient per step of distance", columns, rows)
+    return table("gradient-factors", "Factor per step of the gradient", columns, rows)
 
 
 def _jacobians(candidates: Sequence[CandidateRuns]) -> Table:
@@ -403,7 +403,7 @@ def _jacobians(candidates: Sequence[CandidateRuns]) -> Table:
                 if each.weights(part):
                     rows.append((each.model, when, "no fixed-size state", None, None, None, None, None))
                 continue
-            # a missing exponent is minus infinity: all is forgotten, and so is it on average
+            # a missing exponent is minus infinity, and so is the mean
             missing = any(value is None for one in spectra for value in one.lyapunov)
             growth = [] if missing else [value for one in spectra if (value := _average(one.lyapunov)) is not None]
             states = each.decays(part, states=True)
@@ -419,15 +419,18 @@ def _jacobians(candidates: Sequence[CandidateRuns]) -> Table:
                 )
             )
     columns = [
-        *("model", "when", "numbers in the state"),
+        *("model", "when", "size of the state"),
         Column("spectral norm, mean", lambda row: row[3], brief),
         Column("spectral norm, largest", lambda row: row[4], brief),
         Column("spectral radius, mean", lambda row: row[5], brief),
         Interval("exp(λ) per step", lambda row: row[6], brief),
         Column("fitted factor (state)", lambda row: row[7], brief),
     ]
-    title = "The recurrent Jacobian ∂s′/∂s; gradients can grow by no more than its norm per step, and in the long "
-    return table("jacobian", f"{title}run go by the Lyapunov exponent λ", columns, rows)
+    title = (
+        "Recurrent Jacobian ∂s′/∂s: spectral norm (upper bound of the factor per step), spectral radius, and Lyapunov "
+        "exponent λ (factor per step in the long run)"
+    )
+    return table("jacobian", title, columns, rows)
 
 
 def _paths(candidates: Sequence[CandidateRuns]) -> Table:
@@ -441,8 +444,12 @@ def _paths(candidates: Sequence[CandidateRuns]) -> Table:
                     shares.append(100 * attention / (attention + summary))
         if shares:
             rows.append((each.model, percent(shares), len(shares)))
-    columns = ["model", Interval("along attention (%)", lambda row: row[1], brief), Column("seeds", lambda row: row[2])]
-    title = "Which way gradients go from the decoder back to the source, after training"
+    columns = [
+        "model",
+        Interval("through attention (%)", lambda row: row[1], brief),
+        Column("seeds", lambda row: row[2]),
+    ]
+    title = "Share of the gradient with respect to the source that passes through attention, after training"
     return table("paths", title, columns, rows)
 
 
@@ -472,8 +479,9 @@ def _normalization(deep: Mapping[str, Mapping[str, Sequence[DeepTraining]]]) -> 
     columns = [
         *("model", "norm", "warm-up (updates)", "seeds"),
         Interval("loss without warm-up (nats)", lambda row: row[4], brief),
-        Interval("loss with it (nats)", lambda row: row[5], brief),
-        Interval("cost of leaving it out (nats)", lambda row: row[6], brief),
+        Interval("loss with warm-up (nats)", lambda row: row[5], brief),
+        Interval("cost of no warm-up (nats)", lambda row: row[6], brief),
         Column("p (Holm)", lambda row: row[7], brief),
     ]
-    return table("norm", "Normalisation before (pre) and after (post) each block of six and six layers", columns, rows)
+    title = "Cost of no warm-up with pre-norm and post-norm, six encoder and six decoder layers"
+    return table("norm", title, columns, rows)

@@ -11,7 +11,7 @@ from s2s.comparison.results import Claim
 from s2s.evaluation.inference import Estimate
 
 _STEPS = 32
-"""Steps after which a sentence tells what is left of a gradient."""
+"""Steps after which the sentence gives the remaining share of a gradient."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Initialisations:
 
     Attributes:
         own: Decay at its own initialisation.
-        words: Name of the quantity that the others vary; empty without others.
+        words: Name of the varied parameter; empty without others.
         others: Decays by its value.
     """
 
@@ -48,7 +48,7 @@ def vanishes(traits: Mapping[str, Traits], decays: Mapping[str, Initialisations]
     notes = {model: _without_factor(each.own) for model, each in decays.items() if factors[model] is None}
     return Claim(
         name="vanishes",
-        measured="factor per step of the gradient in an untrained network, as it is initialised (range over other "
+        measured="factor per step of the gradient at the usual initialisation, before training (range over other "
         "initialisations)",
         verdict=verdict,
         sentence=_describe_remaining_gradient({model: decays[model] for model in recurrent}),
@@ -71,18 +71,16 @@ def _describe_remaining_gradient(decays: Mapping[str, Initialisations]) -> str:
     }
     if not left:
         return "No recurrent network has a factor per step."
-    sentence = (
-        f"At the usual initialisation, before training, these factors leave {describe_each(left)} of a gradient after "
-    )
+    sentence = f"At the usual initialisation, before training, {describe_each(left)} of a gradient remains after "
     sentence += f"{_STEPS} steps"
     if rest := [model for model in decays if model not in left]:
         sentence += f"; {predicate(rest, 'has', 'have')} no factor per step"
     varied = {model: each for model, each in decays.items() if each.others and _decide([each.own]) == "yes"}
     stopped = [m for m, each in varied.items() if any(_decide([other]) == "no" for other in each.others.values())]
     if stopped:
-        sentence += f"; another initialisation stops this in {listed(stopped)}"
+        sentence += f"; with another initialisation, it does not vanish in {listed(stopped)}"
     if lasting := [model for model in varied if model not in stopped]:
-        sentence += f"; none that was tried stops it in {listed(lasting)}"
+        sentence += f"; it vanishes with all tried initialisations in {listed(lasting)}"
     return f"{sentence}."
 
 
@@ -100,7 +98,7 @@ def _factor(decays: Decays) -> Estimate | None:
 def _without_factor(decays: Decays) -> str:
     if decays.reach < decays.span:
         return f"0 beyond {decays.reach} steps"
-    return "level" if decays.outcome == "neither" else decays.outcome or ""
+    return "no factor" if decays.outcome == "neither" else decays.outcome or ""
 
 
 def _range(found: Initialisations) -> str:

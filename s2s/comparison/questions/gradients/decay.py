@@ -46,7 +46,7 @@ def fit_decay(norms: Norms, first: int) -> Decay:
 
     Args:
         norms: Norms of gradients, by text and distance.
-        first: Distance of the first column; distance 0, the last input itself, involves no step.
+        first: Distance of the first column; distance 0, the last input, has no step.
     """
     distances = np.arange(first, first + norms.shape[1])
     norms, distances = norms[:, distances >= 1], distances[distances >= 1]
@@ -106,7 +106,7 @@ class Decays:
 
     @property
     def left(self) -> Estimate | None:
-        """Geometric mean of what is left at the largest distance; 0 if any is."""
+        """Geometric mean of the remaining share at the largest distance; 0 if any is 0."""
         values = [fit.left for fit in self.fits if fit.left is not None]
         if not values:
             return None
@@ -146,7 +146,7 @@ class Decays:
 
 
 def half_life(factor: float) -> float | None:
-    """Return the steps until half is left; None if nothing is lost."""
+    """Return the steps in which the gradient halves; None if it does not shrink."""
     return math.log(0.5) / math.log(factor) if 0 < factor < 1 else None
 
 
@@ -161,9 +161,9 @@ class Curve:
 
 
 def curve_of(norms: Norms, first: int) -> Curve:
-    """Return the curve of norms; NaN values do not count. `first` is the distance of the first column."""
+    """Return the curve of norms without NaN values; `first` is the distance of the first column."""
     with warnings.catch_warnings():
-        # a distance that no source has is all NaN
+        # all values are NaN at a distance that no source reaches
         warnings.simplefilter("ignore", RuntimeWarning)
         low, median, high = np.nanquantile(norms, [0.025, 0.5, 0.975], axis=0)
     distances = [float(first + i) for i in range(norms.shape[1])]
@@ -171,5 +171,5 @@ def curve_of(norms: Norms, first: int) -> Curve:
 
 
 def brief(value: float | None) -> float | None:
-    """Round to six digits, as more would differ between processors; None for NaN and infinity."""
+    """Round to six digits, because more differ between processors; None for NaN and infinity."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")

@@ -20,7 +20,7 @@ R = TypeVar("R", bound=BatchedState)
 Vectors = Float[Tensor, "batch size"]
 PerRow = Float[Tensor, " batch"]
 
-# the cube root of the rounding error: the best step of a central difference of numbers about 1 in float64
+# cube root of the rounding error: the best step of a central difference in float64, for numbers of about 1
 _STEP = 6e-6
 
 
@@ -138,10 +138,10 @@ def has_fixed_size(
 
 
 def spectral_norm(transition: Transition, seed: int, rounds: int = 500, tolerance: float = 1e-7) -> PerRow:
-    """Compute ‖J‖, the largest factor by which one step can lengthen a gradient, by power iteration on Jᵀ J.
+    """Compute ‖J‖, the largest factor of a gradient in one step, by power iteration on Jᵀ J.
 
-    Each round's value is a lower bound that can only rise, so equal singular values do no harm. It stops when no row
-    rises by more than a share of `tolerance` in a round.
+    Each round gives a lower bound that never falls, so equal singular values do no harm. The iteration stops when no
+    row rises by more than a share of `tolerance` in a round.
     """
     vectors = _directions(transition, seed)
     norm = torch.zeros(len(vectors), dtype=vectors.dtype)
@@ -181,7 +181,7 @@ def lyapunov(
         settle: First steps, which only align the direction.
 
     Returns:
-        The exponent of each row; minus infinity if a change is forgotten entirely.
+        The exponent of each row; minus infinity if a change vanishes entirely.
     """
     total, vectors = None, None
     for i in range(tokens.shape[1]):
@@ -193,7 +193,7 @@ def lyapunov(
             total = growth if total is None else total + growth
         state = with_numbers(transition.after, [part.detach() for part in numbers(transition.after)])
     if total is None:
-        raise ValueError(f"{tokens.shape[1]} steps leave none after {settle}")
+        raise ValueError(f"needs more than {settle} steps, got {tokens.shape[1]}")
     return total / (tokens.shape[1] - settle)
 
 

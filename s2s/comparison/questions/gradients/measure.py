@@ -1,4 +1,4 @@
-"""Measure gradient decay at initialization, at other initializations, and after the training of `quality`."""
+"""Measure the decay of gradients at initialization, at other initializations, and after the training of `quality`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -44,7 +44,8 @@ from s2s.training.device import derive_seed
 
 # tokens of the sentence whose heat map is drawn, its end counted
 _PICTURE = 14
-# numbers in the state: eigenvalues of larger matrices take minutes, and those of medium ones are found for one text
+# sizes of the state: eigenvalues of larger matrices take minutes, and those above the second size are computed for one
+# text
 _LARGEST_DENSE = 2048
 _SMALL_DENSE = 512
 
@@ -53,14 +54,14 @@ _SMALL_DENSE = 512
 class Sizes:
     """Sizes of the measurement."""
 
-    span: int  # tokens fed before the loss; the largest distance is one less
-    texts: int  # one loss at the end of each
-    together: int  # texts at once
+    span: int  # tokens that the decoder reads before the loss; the largest distance is one less
+    texts: int  # with one loss at the end of each
+    together: int  # texts per batch
     weights: int  # initializations of each seed
     followed: int  # texts along which the Jacobian is followed
-    settle: int  # steps that only align the direction of fastest growth
+    settle: int  # first steps, which only align the direction of fastest growth
     deep_seeds: int  # seeds of the deep trainings, at most
-    learned: bool = True  # whether the models of `quality` are measured, too
+    learned: bool = True  # whether the models of `quality` are also measured
     # trainings that compare normalization before and after each block
     deep: DeepTrainings = field(default_factory=DeepTrainings)
 
@@ -100,7 +101,7 @@ def measure(comparison: Comparison, trial: Trial) -> GradientRun | Sweep | DeepT
         curves, weights = _gradients([model], data.validation, size)
         history = learning_curve(folder, comparison.device_context)
         return GradientRun(curves, weights, maps=_saliency(model, data), history=history)
-    # the first initialization is the one that training begins with
+    # the first initialization is that of the training
     seeds = [seed, *(derive_seed(seed, i) % 2**32 for i in range(1, size.weights))]
     models = [_build(recipe, data, own) for own in seeds]
     parameters = [sweep_parameter_of(model.decoder) for model in models]
@@ -189,12 +190,13 @@ def _numbers(values: torch.Tensor) -> list[float | None]:
 
 def _method_numbers(comparison: Comparison) -> dict[str, Any]:
     size = comparison.sizes(SIZES)
-    return vars(size) | {"deep": size.deep.method, "deep_seeds": min(size.deep_seeds, len(comparison.seeds))}
+    deep_seeds = min(size.deep_seeds, len(comparison.seeds))
+    return {"span": size.span, "texts": size.texts, "weights": size.weights, "deep_seeds": deep_seeds}
 
 
 EXPERIMENT = Experiment(
     "gradients",
-    "How much of a gradient is left, step by step, on its way from a loss to what caused it?",
+    "How does the norm of a gradient change with the distance from the loss?",
     trials,
     measure,
     analyse,

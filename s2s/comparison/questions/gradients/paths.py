@@ -1,6 +1,6 @@
 """Exact gradients of a loss with respect to inputs, states and source tokens, in float64 on the CPU.
 
-Gradients of 10⁻³⁰ are ordinary here, so no fused kernel is used.
+Gradients of 10⁻³⁰ are usual here, so no fused kernel is used.
 """
 
 from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ def long_texts(data: TokenizedDataset, count: int, length: int) -> Texts:
     Args:
         data: Sentence pairs.
         count: Number of texts.
-        length: Tokens fed after `BOS`; no source has more, its end counted.
+        length: Input tokens after `BOS`; no source has more, including its end.
     """
     sources, targets = [], []
     pair = 0
@@ -100,7 +100,7 @@ def captured_embeddings(module: nn.Module, tokens: Int[Tensor, "batch steps"], s
         for hook in hooks:
             hook.remove()
     if not captured:
-        raise NotForThisModel(f"its {side} looks tokens up in no nn.Embedding: there is no vector to differentiate by")
+        raise NotForThisModel(f"its {side} has no nn.Embedding of its tokens, so there is no input gradient")
 
 
 def gradient_norms(model: Seq2Seq, texts: Texts, batch_size: int, seed: int) -> GradientNorms:
@@ -118,10 +118,10 @@ def gradient_norms(model: Seq2Seq, texts: Texts, batch_size: int, seed: int) -> 
     inputs, states = [], []
     for i in range(0, len(texts), batch_size):
         by_input, by_state = decoder_gradients(model, texts[i : i + batch_size])
-        # without BOS, which an attention with nothing to attend to attends to
+        # without BOS, which attention uses as a sink
         inputs.append(by_input.norm(dim=2)[:, 1:].flip(1).numpy())
         if by_state[-1]:
-            # without the state after the last token, which nothing reads
+            # without the state after the last token, which the loss does not depend on
             joined = [torch.cat([part.flatten(1) for part in parts], dim=1).norm(dim=1) for parts in by_state[1:-1]]
             states.append(torch.stack(joined, dim=1).flip(1).numpy())
     by_source = _summary_norms(model, texts, seed)
@@ -184,8 +184,8 @@ def saliency(
 ) -> Float[Tensor, "target source width"]:
     """Compute ∂(score of target token i) / ∂(embedding of source token j), along one path.
 
-    The score is taken before the softmax, which would hide all that the model is sure of. Special tokens are added; the
-    model is in evaluation mode and float64.
+    The score is the logit, because a softmax saturates at confident predictions. Special tokens are added; the model is
+    in evaluation mode and float64.
     """
     batch = collate([source], [target], [0])
     with captured_embeddings(model.encoder, batch.source, "encoder") as captured:

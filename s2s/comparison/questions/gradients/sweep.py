@@ -1,6 +1,6 @@
-"""Initializations from vanishing to exploding: the size of a recurrent matrix, or the bias of a gate.
+"""Sweep of the initialization from vanishing to exploding gradients: spectral radius, or bias of a gate.
 
-A factor per step at one initialization describes that choice as much as the architecture, so the choice is varied while
+The factor per step depends on the initialization as much as on the architecture, so one parameter is varied, and
 everything else stays.
 """
 
@@ -29,7 +29,7 @@ class SweepParameter:
 
     kind: Kind
     own: float  # its value in the model's own initialization
-    turn: Callable[[float], None]  # sets it
+    turn: Callable[[float], None]  # sets its value
 
 
 def sweep_parameter_of(module: nn.Module) -> SweepParameter | None:

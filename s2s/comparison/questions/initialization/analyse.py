@@ -1,4 +1,4 @@
-"""Analyse how soon recurrent models learn, against the factor per step of their untrained gradients."""
+"""Analyse the updates that recurrent models need, by the factor per step of their untrained gradients."""
 
 import math
 import statistics
@@ -33,7 +33,7 @@ class Start:
     own: float  # value of the model's own initialization
     slope: float | None  # log of the gradient's factor per step before training
     rate: float
-    inside: bool  # True if the rate has worse ones on both sides
+    inside: bool  # True if the rate has worse rates on both sides
     budget: int  # limit of the updates
     updates: int
     solved: int | None  # updates until 99 % of the held-out answers were right
@@ -43,7 +43,7 @@ class Start:
 
     @property
     def waited(self) -> int:
-        """Updates until solved; beyond the budget if it was not."""
+        """Updates until solved; the budget plus one if unsolved."""
         return self.solved if self.solved is not None else self.budget + 1
 
 
@@ -55,7 +55,7 @@ class Starts:
 
     @property
     def factor(self) -> Estimate | None:
-        """Factor of the gradient per step; None if it does not reach three distances."""
+        """Factor of the gradient per step; None if no seed has a gradient at three distances."""
         slopes = [run.slope for run in self.runs if run.slope is not None]
         return geometric_mean(slopes) if slopes else None
 
@@ -71,7 +71,7 @@ class Starts:
 
     @property
     def rate_settled(self) -> bool:
-        """True if the learning rate has worse ones on both sides, or every seed solved the task with it."""
+        """True if the learning rate has worse rates on both sides, or every seed solved the task with it."""
         return self.runs[0].inside or self.num_solved == len(self.runs)
 
     @property
@@ -114,7 +114,7 @@ def correlation(own: Candidate) -> tuple[float, float]:
     waits = [run.waited for run in runs]
     if len(set(waits)) < 2 or len(set(away)) < 2:
         return 0.0, 1.0
-    # ranks, because scipy takes an infinite value for a mistake
+    # ranks, because scipy rejects infinite values
     found = scipy.stats.kendalltau(scipy.stats.rankdata(away), waits)
     return float(found.statistic), float(found.pvalue)
 
@@ -130,19 +130,19 @@ def _claim(found: Mapping[str, Candidate]) -> Claim | None:
     tests = {model: correlation(own) for model, own in found.items()}
     decision = decide([Pair(model, "", tau, p) for model, (tau, p) in tests.items()])
     learned = [
-        f"{model} after {_updates(own[nearest(own)])} updates at a factor of {_factor(own[nearest(own)])} per step, "
+        f"{model} {_updates(own[nearest(own)])} at a factor of {_factor(own[nearest(own)])} per step, "
         f"{listed(_extremes(own))} (τ = {tests[model][0]:.2f})"
         for model, own in found.items()
     ]
-    sentence = f"At the best rate of each initialisation, these learn: {'; '.join(learned)}."
+    sentence = f"Updates to the solution, at the best rate of each initialisation: {'; '.join(learned)}."
     closed = [model for model, own in found.items() if not all(starts.rate_settled for starts in own.values())]
     if closed:
-        sentence += f" The rate of {listed(closed)} lies at an end of what was tried."
+        sentence += f" The learning rate of {listed(closed)} is at an end of its grid."
     budget = max(run.budget for own in found.values() for starts in own.values() for run in starts.runs)
     return Claim(
         name="late-by-gradients",
-        measured="updates until an encoder alone recalls a first symbol over up to 32 others, from the initialisation "
-        f"whose gradient factor is nearest to 1 (at the smallest and the largest factor; at most {budget:,})",
+        measured="updates until an encoder with a linear head recalls the first symbol over up to 32 others, with the "
+        f"factor per step nearest to 1 (with the smallest and the largest factor; at most {budget:,})",
         unit="updates",
         verdict="undecided" if closed else decision.verdict,
         sentence=sentence,
@@ -183,14 +183,14 @@ def _verdict(model: str, own: Candidate) -> Verdict:
     best, (tau, p) = nearest(own), correlation(own)
     first = own[best].runs[0]
     facts: dict[str, float | str] = {
-        f"{WORDS[first.kind]} there": best,  # pyright: ignore[reportArgumentType]
-        "its own": round(first.own, 2),
+        f"{WORDS[first.kind]} with the factor nearest to 1": best,  # pyright: ignore[reportArgumentType]
+        "own value": round(first.own, 2),
         "Kendall's τ of |log factor| and updates": round(tau, 2),
         "p of τ": float(f"{p:.2g}"),
     }
     for value, starts in own.items():
         facts[f"updates at {value:g} (factor {_factor(starts)})"] = _updates(starts)
-    quantity = "updates until it recalls a first symbol, from the initialisation whose gradient factor is nearest to 1"
+    quantity = "updates until the first symbol is recalled, with the initialisation whose factor is nearest to 1"
     return verdict(ROW, model, own[best].updates, "updates", quantity, Assessment("", facts=facts), "initialization")
 
 
@@ -202,14 +202,14 @@ def _figure(found: Mapping[str, Candidate]) -> Figure:
     if shown:
         budget = float(max(starts.runs[0].budget for own in found.values() for starts in own.values()))
         least = min(starts.updates.value for own in found.values() for starts in own.values())
-        shown.append(series("gradients stay", "", [1.0, 1.0], [least, budget], reference=True))
+        shown.append(series("neither vanishing nor exploding", "", [1.0, 1.0], [least, budget], reference=True))
     return figure(
         "initialization",
-        "Updates until a first symbol is recalled, against the gradient's factor per step before training",
+        "Updates until the first symbol is recalled, against the factor per step of the untrained gradient",
         (axis("factor per step"), axis("updates", log=True)),
         shown,
-        "Each point is an initialisation: medians over seeds; intervals (95 %): Kaplan–Meier's, from six seeds on. A "
-        "training that does not solve the task counts with its budget.",
+        "Each point is an initialisation (median over seeds). Intervals (95 %): Kaplan–Meier's, from six seeds on. An "
+        "unsolved training counts with its budget.",
     )
 
 
@@ -228,18 +228,18 @@ def _table(found: Mapping[str, Candidate]) -> Table:
     columns = [
         *("model", "value"),
         Column("parameter", lambda row: WORDS[row[2].runs[0].kind]),
-        Column("the model's own", lambda row: row[2].runs[0].own, brief),
+        Column("own value", lambda row: row[2].runs[0].own, brief),
         Interval("factor per step", lambda row: row[2].factor, brief),
         Interval("updates, median", lambda row: row[2].updates, 0, "updates"),
         Column("solved", lambda row: f"{row[2].num_solved} of {len(row[2].runs)}"),
-        Column("rate", lambda row: f"{row[2].runs[0].rate:g}"),
-        Column("rate inside", lambda row: "yes" if row[2].runs[0].inside else "no"),
+        Column("learning rate", lambda row: f"{row[2].runs[0].rate:g}"),
+        Column("rate inside its grid", lambda row: "yes" if row[2].runs[0].inside else "no"),
         *(
             Column(
-                f"steps until it is 0 in {name}",
+                f"steps to underflow in {name}",
                 lambda row, smallest=smallest: row[2].factor and underflow(row[2].factor.value, smallest),
             )
             for name, smallest in _FORMATS.items()
         ),
     ]
-    return table("initializations", "Gradients and learning, by initialisation", columns, rows)
+    return table("initializations", "Factor per step and updates to the solution, by initialisation", columns, rows)

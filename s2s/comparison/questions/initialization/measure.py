@@ -1,4 +1,4 @@
-"""Train recurrent encoders from several initializations, and measure the decay of their gradients before."""
+"""Train recurrent encoders from several initializations, and measure the decay of their untrained gradients."""
 
 import copy
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def _budget(comparison: Comparison) -> Budget:
 def trials(comparison: Comparison) -> list[Trial]:
     """Return a search for the rate of each initialization, and trainings from each initialization and seed.
 
-    A model that is not recurrent has one trial, which says so.
+    A model that is not recurrent has one trial, which fails with this reason.
     """
     made = []
     for candidate in comparison.candidates:
@@ -126,7 +126,7 @@ def _model(comparison: Comparison, name: str, seed: int) -> TaskModel:
 def _start(
     comparison: Comparison, name: str, value: float, rate: float, budget: Budget, seed: int
 ) -> tuple[TaskRun, float]:
-    """Initialize a model with a value of the parameter of its gradients; return it with the value that it had before.
+    """Initialize a model with a value of the varied parameter; return its training and the model's own value.
 
     Raises:
         NotForThisModel: The model is not recurrent.
@@ -134,7 +134,7 @@ def _start(
     model = _model(comparison, name, seed)
     parameter = sweep_parameter_of(model.model.encoder)
     if parameter is None:
-        raise NotForThisModel("it is not recurrent, so no parameter of its initialization keeps its gradients")
+        raise NotForThisModel("it is not recurrent, so no parameter of its initialisation can be varied")
     own = parameter.own
     with torch.no_grad():
         parameter.turn(value)
@@ -149,7 +149,7 @@ def _numbers(comparison: Comparison) -> Mapping[str, object]:
 
 EXPERIMENT = Experiment(
     "initialization",
-    "Does a recurrent network learn sooner if its initialisation keeps gradients?",
+    "Does a recurrent network learn sooner if its initial gradients neither vanish nor explode?",
     trials,
     measure,
     analyse,

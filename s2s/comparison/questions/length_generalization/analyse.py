@@ -1,4 +1,4 @@
-"""Analyse the answers of a Transformer to longer strings than it was trained on, by kind of positions."""
+"""Analyse the accuracy of a Transformer on strings longer than the training strings, by positional encoding."""
 
 from collections.abc import Mapping, Sequence
 from typing import get_args
@@ -25,21 +25,21 @@ from s2s.evaluation.inference import Estimate
 
 ROW = "strings longer than trained on"
 MARGIN = 100 * (1 - MASTERED)
-"""Points of right symbols that a model which generalizes may lose."""
+"""Points of accuracy that a model which generalizes may lose."""
 _FIGURE = "endings"
-# Names of kinds of positions in a cell of the table of claims, where "learned" alone would tell of the training.
+# Names in a cell of the table of claims, where "learned" alone would be ambiguous.
 _NAMES = {"learned": "learned positions", "none": "no positions"}
 
 
 def analyse(
     candidate: Candidate | None, measured: Mapping[Trial, TaskResult | Rates], plans: Sequence[PositionsPlan]
 ) -> Analysis:
-    """Compare right symbols at the largest size with those at the largest size trained on, by kind of positions.
+    """Compare the accuracy at the largest size with that at the largest training size, by positional encoding.
 
     Args:
-        candidate: The candidate that was trained; None if no candidate has a choice of positions.
+        candidate: The candidate that was trained; None if no candidate has a choice of positional encodings.
         measured: Measurements.
-        plans: Plans by task and kind of positions; the first task decides.
+        plans: Plans by task and positional encoding; the first task decides.
     """
     results = {trial: each for trial, each in measured.items() if isinstance(each, TaskResult)}
     found: dict[str, dict[str, Mastery]] = {}
@@ -49,7 +49,7 @@ def analyse(
             found.setdefault(plan.task.name, {})[plan.positions] = own
         if plan.longer and (own := _select_part(results, plan.longer_part)):
             longer[plan.positions] = own
-    # one plan of each task, for what is the same with all kinds
+    # one plan of each task, for attributes that all encodings share
     tasks = list({plan.task.name: plan for plan in plans if plan.task.name in found}.values())
     if candidate is None or not tasks:
         return Analysis()
@@ -73,19 +73,19 @@ def _select_part(results: Mapping[Trial, TaskResult], part: str) -> Mastery | No
 
 
 def longest(own: Mastery) -> Estimate:
-    """Return the mean share of right symbols at the largest size, in percent."""
+    """Return the mean accuracy at the largest size, in percent."""
     return own.accuracy(-1)
 
 
 def trained(own: Mastery) -> Estimate:
-    """Return the mean share of right symbols at the largest size trained on, in percent."""
+    """Return the mean accuracy at the largest training size, in percent."""
     return own.accuracy(own.first.sizes.index(own.first.trained))
 
 
 def retention(kind: str, own: Mastery) -> Pair:
-    """Test whether at the largest size at most `MARGIN` points fewer are right than at the largest one trained on."""
+    """Test whether accuracy falls by less than `MARGIN` points from the largest training size to the largest size."""
     if trained(own).value < 100 * MASTERED:
-        reason = f"with {kind} positions only {trained(own).value:.0f} % are right at {own.first.trained}"
+        reason = f"accuracy with {kind} positions is only {trained(own).value:.0f} % at {own.first.trained}"
         return Pair(kind, "", 0.0, 1.0, reason=reason)
     at = own.first.sizes.index(own.first.trained)
     runs = own.runs.values()
@@ -105,10 +105,10 @@ def _claim(
     decision, own = decide([retention(kind, models[kind])]), models[kind]
     others = {other: f"{longest(each).value:.0f} %{_mark(each)}" for other, each in models.items() if other != kind}
     size, unit = own.first.sizes[-1], first.task.unit
-    learns = ", where it still learns" if _mark(own) else ""
+    learns = ", and still learns" if _mark(own) else ""
     sentence = (
-        f"With {kind} positions, {model} has {longest(own).value:.0f} % of the symbols right at {size} {unit}, and "
-        f"{trained(own).value:.0f} % at {own.first.trained}{learns}{decision.because}. Other positions, at {size}: "
+        f"With {kind} positions, {model} predicts {longest(own).value:.0f} % of the symbols correctly at {size} {unit} "
+        f"and {trained(own).value:.0f} % at {own.first.trained}{learns}{decision.because}. Other positions, at {size}: "
         f"{describe_each(others)}."
     )
     stable = {}
@@ -129,7 +129,7 @@ def _claim(
         sentence += f" Within {updates}: {describe_each(late)}."
     return Claim(
         name="generalizes",
-        measured=f"right symbols of copies of {size} {unit}, trained up to {own.first.trained} (other positions)",
+        measured=f"accuracy of copies of {size} {unit}, trained on up to {own.first.trained} (other positions)",
         unit="%",
         verdict=decision.verdict,
         sentence=sentence,
@@ -142,26 +142,26 @@ def _claim(
             },
         ),
         p=decision.p,
-        test=f"paired t-test over seeds, of a loss of {MARGIN:.0f} points",
+        test=f"paired t-test over seeds against a fall by {MARGIN:.0f} points",
         figure=_accuracy(first, models).name,
         stable=stable,
     )
 
 
 def _mark(own: Mastery) -> str:
-    """Return a dagger, as in the table of claims, if the model still learned when its training ended."""
+    """Return a dagger, as in the table of claims, if training has not converged."""
     return "†" if own.still_learns else ""
 
 
 def _verdict(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping[str, Models]) -> Verdict:
     first = found[tasks[0].task.name]
     facts: dict[str, float | str] = {
-        f"{plan.task.title}, {other} positions (%)": round(longest(own).value, 1)
+        f"{plan.task.title}, {_NAMES.get(other, f'{other} positions')} (%)": round(longest(own).value, 1)
         for plan in tasks
         for other, own in found[plan.task.name].items()
     }
     value = longest(first[kind]) if kind in first else None
-    quantity = f"right symbols of copies of {tasks[0].task.tested[-1]} {tasks[0].task.unit}, {kind} positions"
+    quantity = f"accuracy of copies of {tasks[0].task.tested[-1]} {tasks[0].task.unit}, {kind} positions"
     shown = _accuracy(tasks[0], first).name
     return verdict(ROW, model, value, "%", quantity, Assessment("", facts=facts), shown)
 
@@ -171,7 +171,7 @@ def _accuracy(plan: PositionsPlan, models: Models) -> Figure:
 
 
 def share(own: Mastery, ending: Ending) -> Estimate | None:
-    """Return the mean share of the written answers with an ending, in percent; None if no answers were written."""
+    """Return the mean share of the written answers with an ending, in percent; None if none were written."""
     runs = [run.endings for run in own.runs.values() if run.endings]
     return percent([100 * each[ending] / sum(each.values()) for each in runs]) if runs else None
 
@@ -182,7 +182,7 @@ def _endings_figures(tasks: Sequence[PositionsPlan], found: Mapping[str, Models]
         models = found[plan.task.name]
         bars = [series(e, e, list(models), [share(own, e) for own in models.values()]) for e in get_args(Ending)]
         title = f"{plan.task.title.capitalize()}: written answers at {plan.task.tested[-1]} {plan.task.unit}"
-        axes = (axis("positions"), axis("answers", "%"))
+        axes = (axis("positional encoding"), axis("answers", "%"))
         caption = "Greedy search. Means over seeds; intervals (95 %): Student's."
         shown.append(figure(f"{plan.task.name}-{_FIGURE}", title, axes, bars, caption, "bars"))
     return shown
@@ -192,12 +192,12 @@ def _kinds_table(groups: Sequence[tuple[str, Models]]) -> Table:
     rows = [(title, kind, own) for title, models in groups for kind, own in models.items()]
     columns = [
         *("task", "positions"),
-        Interval("right at the largest size trained on (%)", lambda row: trained(row[2]), 1, "trained"),
-        Interval("right at the largest size (%)", lambda row: longest(row[2]), 1, "largest"),
+        Interval("correct at the largest training size (%)", lambda row: trained(row[2]), 1, "trained"),
+        Interval("correct at the largest size (%)", lambda row: longest(row[2]), 1, "largest"),
         *(
             Column(f"{each} (%)", lambda row, each=each: None if (s := share(row[2], each)) is None else s.value, 1)
             for each in get_args(Ending)
         ),
         Column("state of the trainings", lambda row: row[2].state),
     ]
-    return table(_FIGURE, "Answers to longer strings, by kind of positions", columns, rows)
+    return table(_FIGURE, "Answers to longer strings, by positional encoding", columns, rows)

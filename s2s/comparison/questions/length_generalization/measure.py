@@ -1,4 +1,4 @@
-"""Train a Transformer with six kinds of positions on strings, and test it on longer ones."""
+"""Train a Transformer with six positional encodings on strings, and test it on longer ones."""
 
 from dataclasses import replace
 from typing import get_args
@@ -15,7 +15,7 @@ from s2s.data.synthetic_tasks import Addition, Copying, Reversal
 from s2s.models.transformer import Positions
 
 _TRAINED, _TESTED = range(1, 21), (1, 5, 10, 15, 20, 25, 30, 40)
-# two numbers have as many digits together as the strings have symbols
+# so that two numbers together have as many digits as the strings have symbols
 _DIGITS, _TESTED_DIGITS = range(1, 11), (1, 3, 5, 8, 10, 12, 15, 20)
 # the first one decides
 _TASKS = (
@@ -42,12 +42,12 @@ PLANS: dict[Scale, list[PositionsPlan]] = {
 
 
 def trained_candidate(comparison: Comparison) -> Candidate | None:
-    """Return the first candidate with a choice of positions."""
+    """Return the first candidate with a choice of positional encodings."""
     return next((each for each in comparison.candidates if each.kind == "transformer"), None)
 
 
 def trials(comparison: Comparison) -> list[Trial]:
-    """Return the trials of all tasks and kinds of positions, and one of each candidate that is not trained."""
+    """Return the trials of all tasks and positional encodings, and one of each candidate that is not trained."""
     chosen = trained_candidate(comparison)
     others = [Trial(each.name) for each in comparison.candidates if each is not chosen]
     if chosen is None:
@@ -56,7 +56,7 @@ def trials(comparison: Comparison) -> list[Trial]:
 
 
 def measure(comparison: Comparison, trial: Trial) -> TaskResult | Rates:
-    """Search for a rate, or train at it, test every size, and classify the answers to the largest one.
+    """Search for a learning rate, or train with it, test every size, and classify the answers at the largest one.
 
     Raises:
         NotForThisModel: The model is not the first Transformer.
@@ -68,11 +68,12 @@ def measure(comparison: Comparison, trial: Trial) -> TaskResult | Rates:
 
 EXPERIMENT = Experiment(
     "length-generalization",
-    "Does it process longer strings than it was trained on?",
+    "Does it generalize to strings longer than trained on?",
     trials,
     measure,
     lambda comparison, measured: analyse(trained_candidate(comparison), measured, comparison.sizes(PLANS)),
     measurement=TypeAdapter(TaskResult | Rates),
     tuning_level="",
+    numbers=lambda comparison: {"settle": comparison.sizes(PLANS)[0].settle},
     precision="fp32",
 )

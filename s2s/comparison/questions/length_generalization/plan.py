@@ -1,4 +1,4 @@
-"""A task that a decoder-only Transformer with one kind of positions is trained on."""
+"""A task for a decoder-only Transformer with one positional encoding."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,10 @@ _SHAPE: dict[str, object] = {"decoder_layers": 2, "heads": 4, "max_positions": 2
 
 @dataclass(frozen=True, kw_only=True)
 class PositionsPlan(TaskPlan):
-    """A task with one kind of positions.
+    """A task with one positional encoding.
 
     Attributes:
-        positions: Kind of positions of the model.
+        positions: Positional encoding of the model.
     """
 
     positions: Positions

@@ -1,4 +1,4 @@
-"""Analyse how far back each candidate recalls, and how soon it learns to."""
+"""Analyse the distance over which each candidate recalls, and the updates that it needs to learn this."""
 
 import math
 import statistics
@@ -68,9 +68,9 @@ class TaskRun:
     asked: list[int]  # test examples at each distance
     right: list[int]  # right answers
     half: list[int]  # right answers after half of the updates
-    baseline: list[float]  # share that is right without memory
-    cheat: str  # description of a shortcut
-    cheating: list[float]  # share that the shortcut has right
+    baseline: list[float]  # best accuracy without reading the source
+    cheat: str  # description of the shortcut baseline
+    cheating: list[float]  # accuracy of the shortcut baseline
     title: str  # of the task
     unit: str  # of the distance
     settings: dict[str, object]  # of the whole model
@@ -95,7 +95,7 @@ class TaskRuns:
 
     @property
     def first(self) -> TaskRun:
-        """The first run, for what is the same in all."""
+        """The first run, for attributes that all share."""
         return next(iter(self.by_seed.values()))
 
     @property
@@ -120,7 +120,7 @@ class TaskRuns:
 
     @property
     def beyond(self) -> int:
-        """Seeds whose accuracy had not fallen half way to chance at the longest distance tested."""
+        """Seeds whose accuracy has not fallen half way to chance at the longest tested distance."""
         return len(self.reaches().waited)
 
     @property
@@ -166,7 +166,7 @@ class TaskRuns:
         """Check that no training failed, that answers are above chance, that loss converged, and the learning rate."""
         runs, checks = list(self.by_seed.values()), []
         if failures := [run.failure for run in runs if run.failure]:
-            # the seeds that succeeded may be the lucky ones
+            # the successful seeds alone would be a biased sample
             said = f"the training of {len(failures)} of {len(runs)} seeds failed: {failures[0]}"
             checks.append(Gate("trains", False, said))
         counts = [(sum(run.right[: run.trained]), sum(run.asked[: run.trained])) for run in runs]
@@ -191,7 +191,7 @@ class TaskRuns:
     def rate_gate(self) -> Gate:
         """Check that the learning rate lies inside the grid that was searched."""
         if not self.rates:
-            return Gate("rate inside its grid", False, "nothing says which rates were tried")
+            return Gate("rate inside its grid", False, "the tried learning rates are unknown")
         return rate_inside(self.rates.best, list(self.rates.tried), self.rates.inside)
 
 
@@ -286,9 +286,9 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TaskRun | Rates]) -
             _distances(parts),
             _times(parts),
             gates_table(
-                "a model before it is judged",
+                "the models",
                 {(own.part.title, own.model): own.gates() for own in every},
-                ("task", "model", "gate"),
+                ("task", "model", "check"),
             ),
             _runs(every),
         ),
@@ -334,18 +334,18 @@ def _solution_times(models: Models) -> SolutionTimes:
 
 
 def assess_distance(model: str, of_all: Models) -> Assessment:
-    """Compare how far a candidate reaches with the best of the others; p-values of all pairs are corrected together."""
+    """Compare a candidate's D50 with that of the best other one; p-values of all pairs are corrected together."""
     gates = {name: own.gates() for name, own in of_all.items()}
     other = best_other(model, {name: mean(own.doublings()).value for name, own in of_all.items()}, gates)
     both = [of_all[name] for name in (model, other) if name]
     if other and not any(own.beyond < len(own.by_seed) or failed(gates[own.model]) for own in both):
         # both are censored at the same distance, which does not make them equal
-        reason = f"both reach beyond the longest distance tested, {both[0].max_distance:,} symbols"
+        reason = f"both reach beyond the longest tested distance, {both[0].max_distance:,} symbols"
         return Assessment("undecided", other, reasons=(reason,))
     found = assess_pair(model, other, differences(of_all), gates, "doublings", MARGIN, test="log-rank, Holm")
     if found.standing == "tie" and any(own.beyond for own in both):
         # censored seeds count as the longest distance, so they are equal by construction
-        reason = f"some seeds reach beyond {both[0].max_distance:,}, the longest distance tested"
+        reason = f"some seeds reach beyond the longest tested distance, {both[0].max_distance:,} symbols"
         return replace(found, standing="undecided", reasons=(reason,))
     return found
 
@@ -387,24 +387,24 @@ def _distance_verdicts(parts: Mapping[Part, Models], others: Models) -> Iterable
         whole = [each[model] for part, each in parts.items() if part.form == "full" and model in each]
         solved = [each.part.task for each in whole if 2 * each.num_solved > len(each.by_seed)]
         facts: dict[str, float | str] = {
-            "longest distance learned from": own.trained,
-            f"wrong at {own.first.distances[0]} (%)": round(own.error().value, 1),
+            "longest trained distance": own.trained,
+            f"error rate at distance {own.first.distances[0]} (%)": round(own.error().value, 1),
             f"tasks solved, of {len(whole)}": ", ".join(solved) or "none",
         }
         if model in heads:
-            facts["reach of its encoder under a linear head"] = round(heads[model].reach().value)
+            facts["reach with a linear head"] = round(heads[model].reach().value)
         kept = variations(model, found.rival, found.standing, here, elsewhere)
         found = replace(found, facts=facts, variations=kept)
         quantity = (
-            "distance at which recall of a first symbol has fallen half way to chance, median of the seeds; "
-            f"{own.max_distance:,} is the longest tested"
+            "D50: distance at which recall of the first symbol has fallen half way to chance (median over seeds; "
+            f"longest tested distance: {own.max_distance:,})"
         )
         cell = verdict(DISTANCE_ROW, model, own.reach(), "symbols", quantity, found, DECIDES.key)
         yield cell.model_copy(update={"at_least": 2 * own.beyond > len(own.by_seed)})
 
 
 def assess_time(model: str, of_all: Models) -> Assessment:
-    """Compare how soon a candidate solves a task with the soonest of the others."""
+    """Compare the updates until a candidate solves a task with those of the fastest other one."""
     own, tests = of_all[model], time_tests(of_all)
     rivals = [name for name, each in of_all.items() if name != model and each.rate_gate().passed]
 
@@ -417,21 +417,21 @@ def assess_time(model: str, of_all: Models) -> Assessment:
     if not (gate := own.rate_gate()).passed:
         return Assessment("not measurable", other, reasons=(gate.sentence,))
     if not other:
-        reason = "no other model was measured at a rate inside of what was tried"
+        reason = "no other model has a learning rate inside its grid"
         return Assessment("not measurable", reasons=(reason,))
     rival = of_all[other]
     if not own.num_solved + rival.num_solved:
-        return Assessment("not measurable", other, reasons=("neither solves the task with any seed",))
+        return Assessment("not measurable", other, reasons=("neither model solves the task with any seed",))
     p = next(tests[pair][1] for pair in ((model, other), (other, model)) if pair in tests)
     facts: dict[str, float | str] = {f"median of {other} (updates)": round(rival.time().value)}
     for each in (own, rival):
         if each.num_solved < len(each.by_seed):
-            facts[f"seeds that solve it, {each.model}"] = each.solved_in_words
+            facts[f"seeds that solve the task, {each.model}"] = each.solved_in_words
     found = Assessment("undecided", other, p=p, test="log-rank, Holm", facts=facts)
     if p >= LEVEL:
         return found
     if (sooner := _is_sooner(own, rival)) is None:
-        reason = f"medians are no further apart than two looks, {own.resolution:,} updates"
+        reason = f"the medians differ by at most one validation interval, {own.resolution:,} updates"
         return replace(found, reasons=(reason,))
     return replace(found, standing="better" if sooner else "worse")
 
@@ -463,8 +463,8 @@ def _time_verdicts(parts: Mapping[Part, Models], others: Models) -> Iterable[Ver
             if mine.num_solved + its.num_solved
         }
         quantity = (
-            f"updates until it recalls a first symbol over up to {own.trained} others, at most (median of the seeds, "
-            f"looked at every {own.resolution:,}; there were no more than {own.first.budget:,})"
+            f"updates until the first symbol is recalled over up to {own.trained} others (median over seeds, at most "
+            f"{own.first.budget:,}; rounded up to the validations, every {own.resolution:,} updates)"
         )
         found, picture = replace(found, variations=kept), f"{DECIDES.key}-solved"
         cell = verdict(TIME_ROW, model, own.time(), "updates", quantity, found, picture)
@@ -476,22 +476,22 @@ def _accuracy(of_all: Models) -> Figure:
     run, title = own.first, f"{own.first.title.capitalize()}, {FORMS[own.part.form]}"
     places = [float(distance) for distance in run.distances]
     shown = [series(m, m, places, [each.accuracy(i) for i in range(len(places))]) for m, each in of_all.items()]
-    for label, shares in {"without memory": run.baseline, run.cheat: run.cheating}.items():
+    for label, shares in {"without memory": run.baseline, "shortcut baseline": run.cheating}.items():
         shown.append(series(label, "", places, [100 * share for share in shares], reference=True))
-    shown.append(_end_of_training(own.trained))
+    shown.append(_vertical_line("longest trained distance", own.trained))
     return figure(
         own.part.key,
-        f"{title}: accuracy against distance",
-        (axis("distance", run.unit, log=places[0] > 0), axis("right answers", "%")),
+        f"{title}: accuracy by distance",
+        (axis("distance", run.unit, log=places[0] > 0), axis("accuracy", "%")),
         shown,
-        "What lies beyond the upright line is longer than trained on. Dashed lines are the best answers without memory "
-        "and of one who reads but does not do what is asked: a model that is not above them has shown nothing. "
-        "Intervals (95 %): Wilson's over all answers or Student's over seeds, whichever is wider.",
+        "Distances to the right of the vertical line are longer than in training. Without memory: the best accuracy "
+        f"without reading the source. The shortcut baseline {run.cheat}; a model that is not above it has not learned "
+        "the task. Intervals (95 %): Wilson's over all answers or Student's over seeds, whichever is wider.",
     )
 
 
-def _end_of_training(place: float) -> Series:
-    return series("end of training", "", [float(place)] * 2, [0.0, 100.0], reference=True)
+def _vertical_line(label: str, place: float) -> Series:
+    return series(label, "", [float(place)] * 2, [0.0, 100.0], reference=True)
 
 
 def _survival(of_all: Models) -> Figure:
@@ -503,15 +503,15 @@ def _survival(of_all: Models) -> Figure:
         if times.waited:
             x.append(float(max(times.waited)))
             y.append(y[-1])
-        label = f"{model} ({len(times.waited)} of {len(times)} never)" if times.waited else model
+        label = f"{model} ({len(times.waited)} of {len(times)} unsolved)" if times.waited else model
         shown.append(series(label, model, x, y))
     return figure(
         f"{own.part.key}-solved",
-        f"{own.first.title.capitalize()}, {FORMS[own.part.form]}: seeds that have not solved it yet",
-        (axis("updates"), axis("seeds not there yet", "%")),
-        [*shown, _end_of_training(own.first.budget)],
-        "Solved: 99 % of the held-out answers are right, at the distances trained on. A curve that ends above 0 has "
-        "seeds of which it is only known that they took longer (censored).",
+        f"{own.first.title.capitalize()}, {FORMS[own.part.form]}: unsolved seeds against updates",
+        (axis("updates"), axis("unsolved seeds", "%")),
+        [*shown, _vertical_line("budget", own.first.budget)],
+        "Kaplan–Meier curves. Solved: 99 % of the held-out answers at the trained distances are right. A curve that "
+        "ends above 0 has unsolved seeds (censored).",
     )
 
 
@@ -526,20 +526,20 @@ def _summary(every: Sequence[TaskRuns]) -> Table:
         Column("form", lambda own: FORMS[own.part.form]),
         Column("model", lambda own: own.model),
         Column("seeds", lambda own: len(own.by_seed)),
-        Interval("wrong at the shortest distance (%)", TaskRuns.error, 1, "error"),
+        Interval("error at the shortest distance (%)", TaskRuns.error, 1, "error"),
         Interval("D50", TaskRuns.reach, 1, "D50"),
         Column("seeds beyond the longest distance", lambda own: own.beyond),
         Column("longest distance", lambda own: own.max_distance),
-        Column("trained to", lambda own: own.trained),
-        Column("right there (%)", lambda own: own.accuracy(own.first.trained - 1).value, 1),
-        Column("by cheating there (%)", lambda own: 100 * own.first.cheating[own.first.trained - 1], 1),
-        Column("solved", lambda own: own.num_solved),
+        Column("longest trained distance", lambda own: own.trained),
+        Column("accuracy there (%)", lambda own: own.accuracy(own.first.trained - 1).value, 1),
+        Column("shortcut baseline there (%)", lambda own: 100 * own.first.cheating[own.first.trained - 1], 1),
+        Column("seeds that solve the task", lambda own: own.num_solved),
         Column("updates to solve, median", lambda own: _median_time(own, "value")),
         Column("updates to solve, low", lambda own: _median_time(own, "low")),
         Column("updates to solve, high", lambda own: _median_time(own, "high")),
-        Column("gates closed", lambda own: ", ".join(gate.name for gate in failed(own.gates()))),
+        Column("failed checks", lambda own: ", ".join(gate.name for gate in failed(own.gates()))),
     ]
-    title = "Every task, form and model: errors near, distance reached, time to the solution"
+    title = "Error, reach and learning time, by task, form and model"
     return table("tasks", title, columns, every)
 
 
@@ -557,9 +557,9 @@ def _distances(parts: Mapping[Part, Models]) -> Table:
         Interval("doublings of D50", itemgetter(3), 2),
         Column("p (log-rank, Holm within the task)", itemgetter(4), 4),
         Column(f"p (equal within {MARGIN:g})", itemgetter(5), 4),
-        Column("seen in 80 %", itemgetter(6), 2),
+        Column("detectable with 80 % power (doublings)", itemgetter(6), 2),
     ]
-    return table("distances", "Differences between models in how far they reach", columns, rows)
+    return table("distances", "Differences in reach between models", columns, rows)
 
 
 def _times(parts: Mapping[Part, Models]) -> Table:
@@ -572,12 +572,12 @@ def _times(parts: Mapping[Part, Models]) -> Table:
             solved = [each.solved_in_words for each in both]
             rows.append((part.task, FORMS[part.form], ", ".join(pair), *solved, p, after, least))
     columns = [
-        *("task", "form", "models", "solved by the first", "by the second"),
+        *("task", "form", "models", "solved by the first", "solved by the second"),
         Column("p (log-rank)", itemgetter(5), 4),
         Column("p (Holm within the task)", itemgetter(6), 4),
-        Column("least p that so few seeds can give", itemgetter(7), 4),
+        Column("smallest possible p", itemgetter(7), 4),
     ]
-    return table("solved", "Who solves a task sooner: log-rank tests, unsolved seeds censored", columns, rows)
+    return table("solved", "Log-rank tests of the learning times (unsolved seeds censored)", columns, rows)
 
 
 def _runs(every: Sequence[TaskRuns]) -> Table:
@@ -585,10 +585,10 @@ def _runs(every: Sequence[TaskRuns]) -> Table:
         *("task", "model", "seed"),
         Column("parameters", lambda row: row[3].parameters),
         Column("width", lambda row: row[3].settings.get("width")),
-        Column("rate", lambda row: f"{row[3].rate:g}"),
+        Column("learning rate", lambda row: f"{row[3].rate:g}"),
         Column("updates", lambda row: row[3].updates),
-        Column("solved", lambda row: row[3].solved),
-        Column("loss at the end (nats per piece)", lambda row: row[3].looks[-1].loss if row[3].looks else None, 4),
+        Column("updates until solved", lambda row: row[3].solved),
+        Column("final loss (nats per token)", lambda row: row[3].looks[-1].loss if row[3].looks else None, 4),
         Column("D50", lambda row: row[4][0], 1),
         Column("beyond the longest", lambda row: "yes" if row[4][1] else ""),
         Column("CPU seconds", lambda row: row[3].seconds, 1),
@@ -598,4 +598,4 @@ def _runs(every: Sequence[TaskRuns]) -> Table:
         for own in every
         for seed, run in own.by_seed.items()
     )
-    return table("runs", "Every training", columns, rows)
+    return table("runs", "All trainings", columns, rows)

@@ -9,7 +9,7 @@ from s2s.comparison.results import Claim
 from s2s.evaluation.gates import Gate, failed
 from s2s.evaluation.inference import Estimate
 
-_SCANS = "with scans counted as recurrent networks"
+_SCANS = "scans counted as recurrent networks"
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Reaches:
         distances: Distance at which accuracy has fallen half way to chance, by model.
         beyond: Models whose distance is a lower bound.
         gates: Validity checks by model.
-        trained: Longest distance trained on.
-        right: Right answers at the longest distance tested, in percent, by model.
+        trained: Longest trained distance.
+        right: Accuracy at the longest tested distance, in percent, by model.
         longest: That distance.
     """
 
@@ -34,10 +34,10 @@ class Reaches:
 
 
 def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[str, Reaches]) -> Claim | None:
-    """Decide whether recurrent networks without attention fail to recall beyond the distances that they trained on.
+    """Decide whether recurrent networks without attention fail to recall beyond the trained distances.
 
-    A network forgets if the interval of its distance lies below the longest distance trained on, and does not if it
-    lies above.
+    A network forgets if the interval of its distance lies below the longest trained distance, and does not if it lies
+    above.
 
     Returns:
         The claim; None without a recurrent network without attention.
@@ -46,15 +46,15 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
     if not recurrent:
         return None
     decision, trained = _decide_forgets(reaches, recurrent), reaches.trained
-    sentence = f"Trained on up to {trained} symbols, {_describe_recall(reaches, recurrent)}{decision.because}."
+    sentence = f"Trained on distances up to {trained}, {_describe_recall(reaches, recurrent)}{decision.because}."
     right = {model: f"{reaches.right[model].value:.0f} %" for model in reaches.distances}
-    sentence += f" Right over {brief(reaches.longest)} others: {describe_each(right)}."
+    sentence += f" Accuracy at distance {brief(reaches.longest)}: {describe_each(right)}."
     elsewhere = {name: (own, _recurrent(traits, own.distances)) for name, own in variations.items()}
     elsewhere[_SCANS] = reaches, _recurrent(traits, reaches.distances, scans=True)
     return Claim(
         name="forgets",
-        measured=f"other symbols over which recall of the first falls half way to chance, trained on up to {trained} "
-        f"(right answers over {brief(reaches.longest)})",
+        measured=f"distance at which recall of the first symbol falls half way to chance, trained on up to {trained} "
+        f"(accuracy at {brief(reaches.longest)})",
         unit="symbols",
         verdict=decision.verdict,
         sentence=sentence,
@@ -77,22 +77,21 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
 
 def _describe_recall(reaches: Reaches, models: Sequence[str]) -> str:
     shown = {
-        model: f"{'at least ' if model in reaches.beyond else ''}{brief(round(reaches.distances[model].value))} others"
+        model: f"{'at least ' if model in reaches.beyond else ''}{brief(round(reaches.distances[model].value))}"
         for model in models
         if not failed(reaches.gates[model])
     }
     unfinished = [model for model in models if model not in shown]
-    rest = f"; {predicate(unfinished, 'does', 'do')} not count: still learning" if shown and unfinished else ""
+    rest = f"; {predicate(unfinished, 'fails', 'fail')} a validity check" if shown and unfinished else ""
     if not shown:
-        return "no recurrent model without attention finished learning"
+        return "no recurrent model without attention passes the validity checks"
     if len(shown) > 1 and all(reaches.distances[model].value > reaches.trained for model in shown):
         least = min(shown, key=lambda model: reaches.distances[model].value)
-        fewest = f"{shown[least].removeprefix('at least ')} or more ({least} the fewest)"
         return (
-            "in every recurrent model without attention that learned the recall of the first falls half way to chance "
-            f"over {fewest}{rest}"
+            f"recall of the first symbol falls half way to chance at {shown[least].removeprefix('at least ')} or more "
+            f"in every recurrent model without attention that passes the validity checks (shortest: {least}){rest}"
         )
-    return f"the recall of a first symbol falls half way to chance over {describe_each(shown)}{rest}"
+    return f"recall of the first symbol falls half way to chance at {describe_each(shown)}{rest}"
 
 
 def _recurrent(traits: Mapping[str, Traits], measured: Mapping[str, object], scans: bool = False) -> list[str]:
@@ -101,7 +100,7 @@ def _recurrent(traits: Mapping[str, Traits], measured: Mapping[str, object], sca
 
 
 def _decide_forgets(reaches: Reaches, models: Sequence[str], needs_interval: bool = True) -> Decision:
-    # Of a variation, which has fewer seeds, the median decides where there is no interval.
+    # a variation has fewer seeds: without an interval, its median decides
     pairs = []
     for model in models:
         reach, closed = reaches.distances[model], failed(reaches.gates[model])
@@ -142,9 +141,9 @@ def learns_late(
 
     Args:
         traits: Traits of the candidates.
-        times: Updates until a first symbol is recalled.
+        times: Updates until the first symbol is recalled.
         variations: Updates on other tasks, or at other learning rates.
-        trained: Longest distance trained on.
+        trained: Longest trained distance.
 
     Returns:
         The claim; None without a recurrent network without attention, or without a model with attention.
@@ -157,12 +156,11 @@ def learns_late(
     shown = {
         model: "more than " * (model in times.never) + brief(median.value) for model, median in times.medians.items()
     }
-    sentence = (
-        f"A symbol {trained} places ago is recalled after {describe_each({m: shown[m] for m in recurrent})} updates, "
-    )
-    sentence += f"with attention after {describe_each({m: shown[m] for m in attention})}"
+    sentence = f"Recall over up to {trained} symbols is learned after "
+    sentence += f"{describe_each({m: shown[m] for m in recurrent})} updates; with attention, after "
+    sentence += describe_each({m: shown[m] for m in attention})
     if exceptions := [model for model in scans if model not in recurrent]:
-        sentence += f", with a scan after {describe_each({m: shown[m] for m in exceptions})}"
+        sentence += f"; with a scan, after {describe_each({m: shown[m] for m in exceptions})}"
     elsewhere = {
         name: (own, recurrent) for name, own in variations.items() if {*recurrent, *attention} <= {*own.medians}
     }
@@ -170,7 +168,7 @@ def learns_late(
         elsewhere[_SCANS] = times, scans
     return Claim(
         name="learns-late",
-        measured=f"training of whole models until one symbol is recalled over up to {trained} others",
+        measured=f"updates until a whole model recalls the first symbol over up to {trained} others",
         unit="updates",
         verdict=decision.verdict,
         sentence=f"{sentence}{decision.because}.",
@@ -193,7 +191,7 @@ def _decide_late(times: SolutionTimes, attention: Sequence[str], recurrent: Sequ
         if p is None:
             pairs.append(Pair(a, b, 0.0, 1.0, reason=f"the learning rate of {a} or {b} is at an end of its grid"))
         elif abs(apart) <= times.resolution:
-            reason = f"{a} and {b} differ by no more than one validation, {times.resolution:,} updates"
+            reason = f"{a} and {b} differ by at most one validation interval, {times.resolution:,} updates"
             pairs.append(Pair(a, b, 0.0, 1.0, reason=reason))
         else:
             pairs.append(Pair(a, b, apart, p))

@@ -20,7 +20,7 @@ from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.device import DeviceContext
 
-_ROWS_AT_ONCE = 64  # of the longest examples, when answers are counted
+_ROWS_AT_ONCE = 64  # number of the longest examples in a batch of evaluation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +106,8 @@ def encoded(examples: Examples) -> TokenizedDataset:
 def answers(model: Seq2Seq, examples: Examples, device_context: DeviceContext) -> Answers:
     """Answer examples in evaluation mode and fp32, with teacher forcing.
 
-    For a whole target this equals greedy decoding: greedy search writes the target exactly if the right token is the
-    likeliest one at every step.
+    For a whole target this equals greedy search, which outputs the target exactly if the right token is the most
+    probable one at every step.
     """
     model.eval()
     data = encoded(examples)
@@ -116,7 +116,7 @@ def answers(model: Seq2Seq, examples: Examples, device_context: DeviceContext) -
     for rows in make_batches(data.source_lengths, data.target_lengths, _ROWS_AT_ONCE * longest, 0, 0):
         batch = collate(*data.rows(rows), rows).to(device_context.device)
         logits = model.logits(batch.source, batch.source_valid, batch.target_in).float()
-        # a search never writes these
+        # greedy search never outputs these
         logits[..., PAD] = logits[..., BOS] = float("-inf")
         losses = functional.cross_entropy(logits.transpose(1, 2), batch.target_out, reduction="none", ignore_index=PAD)
         loss += float(losses.sum())
@@ -127,7 +127,7 @@ def answers(model: Seq2Seq, examples: Examples, device_context: DeviceContext) -
 
 
 def _beats(logits: Tensor, target: Tensor, examples: Examples, rows: np.ndarray) -> Tensor:
-    """Return True for each row whose right token is likelier than its rival."""
+    """Return True for each row whose right token is more probable than its rival."""
     rivals = torch.tensor([(examples.rivals or [])[row] for row in rows], device=logits.device)
     each = torch.arange(len(rows), device=logits.device)
     there = logits[each, rivals[:, 0]]

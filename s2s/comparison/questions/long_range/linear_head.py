@@ -1,4 +1,4 @@
-"""An encoder under a linear head: a model that need not learn to express what it remembers."""
+"""Linear head on an encoder, to measure what the encoder remembers without a decoder."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from s2s.models.base import BatchedState, Decoder, EncoderOutput, Seq2Seq
 
 @dataclass(frozen=True)
 class QueryStates(BatchedState):
-    """Encoder states at the query positions, and a learned vector behind them."""
+    """Encoder states at the query positions, followed by a learned vector."""
 
     states: Float[Tensor, "batch queries width"]
 
 
 @dataclass(frozen=True)
 class NumWritten(BatchedState):
-    """Number of tokens that were written."""
+    """Number of output tokens so far."""
 
     count: Int[Tensor, " batch"]
 
@@ -26,11 +26,11 @@ class NumWritten(BatchedState):
 class LinearHead(Decoder[QueryStates, NumWritten]):
     """Decoder that returns the encoder's states at the last positions before the end, then a learned vector.
 
-    The projection onto the vocabulary is then a linear head over the encoder's states. Tokens that were written before
-    are ignored.
+    The projection onto the vocabulary is then a linear head over the encoder's states. Previous output tokens are
+    ignored.
 
     Args:
-        queries: Positions that each ask for one token.
+        queries: Number of positions that each ask for one token.
         width: Width of the encoder's states.
     """
 

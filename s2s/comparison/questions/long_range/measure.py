@@ -1,6 +1,6 @@
-"""Small models trained on four tasks with exact answers, whole and as an encoder under a linear head.
+"""Train small models on four tasks with exact answers, as whole models and as encoders under a linear head.
 
-Each task is tested at trained distances and at longer ones; random symbols are copied to measure the bits of a memory.
+Each task is tested at trained distances and at longer ones.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
 from s2s.training.device import derive_seed
 
-# Two encoder layers: looking up a key takes one to join it with its value and one to find it. One direction only: a
-# network that also reads from the end has read the first symbol last, so there is no distance.
+# Two encoder layers: associative recall needs one to join a key with its value, and one to find the key. One direction:
+# a second direction would read the first symbol last, so there would be no distance.
 OPTIONS = {
     "encoder_layers": 2,
     "decoder_layers": 1,
@@ -35,7 +35,7 @@ OPTIONS = {
     "heads": 2,
     "bidirectional": False,
     "reverse_source": False,
-    # all symbols are frequent: an LSTM recalls the first one after 450 updates instead of 2,050
+    # all symbols are frequent: with scaled embeddings, an LSTM solves recall after 450 updates instead of 2,050
     "scale_embeddings": True,
 }
 _BUDGET = ExerciseBudget(updates=0, rows=64, batches=2, every=50, trial=500, warmup=20, settle=500)
@@ -63,11 +63,11 @@ class Sizes:
     distances: dict[str, Distances]  # by task; other tasks are left out
     parameters: int = 60_000  # of every whole model, about
     examples: int = 3_000  # trained on, at each distance
-    held_out: int = 64  # that decide on rate and end of training, at each distance
+    held_out: int = 64  # for the choice of the rate and the end of training, at each distance
     tested: int = 200  # at each distance and seed
     budget: ExerciseBudget = _BUDGET  # without the number of updates, which depends on the task
-    other: bool = True  # whether the task that decides is trained at the next best rate, too
-    further: int = 0  # seeds beyond the comparison's: these trainings are short, and their pairs many
+    other: bool = True  # whether the part that decides is also trained at the next best rate
+    further: int = 0  # more seeds than the comparison has, because trainings are short and pairs many
 
     def seeds(self, comparison: Comparison, part: Part = DECIDES) -> tuple[int, ...]:
         """Return the seeds of a part; further seeds only where a verdict is based on them."""
@@ -87,7 +87,7 @@ SIZES: dict[Scale, Sizes] = {
     ),
     "lecture": Sizes(
         distances={
-            # at eight times the trained distance most models recall, so they could not be told apart
+            # most models recall up to eight times the trained distance, so longer ones are needed to separate them
             "recall": Distances(_POWERS[:6], _POWERS[6:12], 3_000),
             "copy": Distances(_POWERS[:6], _POWERS[6:9], 1_500),
             "associative": Distances(_POWERS[:5], _POWERS[5:8], 1_500, forms=("full",)),
@@ -154,7 +154,7 @@ def measure(comparison: Comparison, trial: Trial) -> TaskRun | Rates:
     rates = cached_rates(folder, partial(measure, comparison), trial.search, precision)
     rate = rates.other if part.of == "other" else rates.best
     if rate is None:
-        raise UserError("at no other rate did it leave chance")
+        raise UserError("no other rate is better than the shortcut baseline")
     return _train(comparison, trial, part, rate)
 
 
@@ -253,7 +253,7 @@ def small(candidate: Candidate, pieces: int, lengths: tuple[int, int], parameter
         parameters: Number of parameters, about.
     """
     learned, longest = lengths
-    # tuning joins the many layers of a deep model by residual connections; these models are shallow
+    # tuning adds residual connections to deep models; these models are shallow
     joined = {} if "residual" in candidate.own else {"residual": False}
     options = non_width_settings(candidate.settings) | OPTIONS | joined
     options |= {"max_positions": min(learned, longest)}
@@ -278,7 +278,7 @@ def _numbers(comparison: Comparison) -> dict[str, object]:
 
 EXPERIMENT = Experiment(
     "long-range",
-    "How far back can it reach?",
+    "Over which distance does a model remember, and how soon does it learn to?",
     trials,
     measure,
     analyse,

@@ -21,7 +21,7 @@ FITTED_FROM = 0.25
 _MIB = 2**20
 _WORK = {
     "training": "Peak memory of a forward and backward pass",
-    "inference": "Peak memory of reading and writing without gradients, with the target given",
+    "inference": "Peak memory of a forward pass without gradients, with teacher forcing",
 }
 
 
@@ -37,7 +37,7 @@ class Peak:
 
 @dataclass(frozen=True)
 class StateSize:
-    """Bytes that decoding holds after n tokens, and bytes that each step reads of the source."""
+    """Bytes of the decoder's state after n tokens, and bytes of the source that each step reads."""
 
     n: int
     state: int
@@ -67,7 +67,7 @@ class MemoryUse:
         return next(found, None)
 
     def exponent(self, form: str, what: str, share: float = FITTED_FROM) -> Slope | None:
-        """Exponent of what length adds to the peak; None below three lengths.
+        """Exponent of the length-dependent part of the peak; None below three lengths.
 
         The peak of inference at `SHORTEST` is subtracted in training, too: the backward pass of a single token
         allocates gradients of all weights, which the peak of a long text does not contain.
@@ -87,21 +87,21 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, MemoryUse]) -> Anal
     peaks = ((model, p.form, p.what, p.n, p.bytes) for model, own in models.items() for p in own.peaks)
     states = ((model, s.n, s.state, s.context) for model, own in models.items() for s in own.states)
     ends = ((model, end.form, end.n, end.why) for model, own in models.items() for end in own.notes)
-    fitted = ("model", "form", "of", "from n", "to n", "b", "R²", "furthest peak, %", "b of the last two lengths")
-    held = ("model", "tokens written", "state, bytes", "read at every step, bytes")
+    fitted = ("model", "form", "pass", "from n", "to n", "b", "R²", "largest error (%)", "b of the last two lengths")
+    held = ("model", "generated tokens", "state (bytes)", "read at every step (bytes)")
     return Analysis(
         findings=[_verdict(model, models) for model in models],
         figures=_figures(models),
         tables=filled(
             table(
                 "exponents",
-                f"Exponent b of {_quantity(models.values())} memory ~ n^b, and how far the peaks are from it",
+                f"Exponent b of {_quantity(models.values())} memory ~ n^b, and quality of the fit",
                 fitted,
                 _exponents(models),
             ),
-            table("peaks", "Peaks", ("model", "form", "of", "n", "bytes"), peaks),
-            table("states", f"What decoding holds for one hypothesis, after a source of {SOURCE} tokens", held, states),
-            stopped(("model", "form", "not measured from n"), ends),
+            table("peaks", "Peak memory", ("model", "form", "pass", "n", "bytes"), peaks),
+            table("states", f"Decoder's state of one hypothesis, after a source of {SOURCE} tokens", held, states),
+            stopped(("model", "form", "first n not measured"), ends),
         ),
         seeds=[comparison.seeds[0]],
         claims=[
@@ -124,7 +124,7 @@ def _training_peaks(models: Models, form: str) -> dict[str, TrainingPeak]:
 
 def _quantity(measured: Iterable[MemoryUse]) -> str:
     known = all(own.shortest(AS_BUILT) is not None for own in measured)
-    return "what length adds to peak" if known else "peak"
+    return "length-dependent peak" if known else "peak"
 
 
 def _exponents(models: Models) -> Iterator[Sequence[Value]]:
@@ -156,7 +156,7 @@ def _verdict(model: str, models: Models) -> Verdict | None:
         "inference": [_doublings(models, AS_BUILT, "inference")],
         "all lengths": [_doublings(models, AS_BUILT, "training", 0)],
     }
-    # explicit attention is another choice only if the candidate or its rival has that form
+    # explicit attention is a variation only if the candidate or its rival has that form
     rival = max((name for name in own if name != model), key=own.__getitem__, default=model)
     if any(EXPLICIT.name in models[name].forms for name in (model, rival)):
         others["explicit attention"] = [_doublings(models, EXPLICIT.name, "training")]
@@ -174,8 +174,8 @@ def _doublings(models: Models, form: str, what: str, share: float = FITTED_FROM)
 def _figures(models: Models) -> list[Figure]:
     length, memory = axis("length n", "tokens", log=True), axis("peak memory", "MiB", log=True)
     slopes = (
-        "Allocator's peak beyond what the weights and their gradients hold. A slope of 1 doubles with n, a "
-        "slope of 2 is four times as much."
+        "Peak of the allocator, without weights and their gradients. When n doubles, memory doubles at a slope of 1 "
+        "and is four times as large at a slope of 2."
     )
 
     def lines(what: str) -> list[Series]:
@@ -191,8 +191,8 @@ def _figures(models: Models) -> list[Figure]:
         *(figure(f"{what}-memory", title, (length, memory), lines(what), slopes) for what, title in _WORK.items()),
         figure(
             "decoding-state",
-            "What a decoder keeps from token to token",
-            (axis("tokens written", "tokens", log=True), axis("state of one hypothesis", "KiB", log=True)),
+            "Size of the decoder's state",
+            (axis("generated tokens", "tokens", log=True), axis("state of one hypothesis", "KiB", log=True)),
             [series(m, m, [each.n for each in own], [each.state / 2**10 for each in own]) for m, own in states.items()],
             "A cache of keys and values grows with each token; a recurrent state does not.",
         ),

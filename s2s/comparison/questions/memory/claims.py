@@ -1,4 +1,4 @@
-"""Claims: attention needs memory that grows with n², and a Transformer's cache grows while it writes."""
+"""Claims: attention needs memory that grows with n², and a Transformer's cache grows in generation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from s2s.comparison.results import Claim
 from s2s.evaluation.inference import Slope, growth
 
 SQUARE = 1.5
-"""Exponent from which on memory counts as growing with the square of the length: half way between n and n²."""
+"""Least exponent that counts as growth with the square of the length: half way between n and n²."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def needs_square(
     Args:
         traits: Traits of the candidates.
         built: Peaks of the models as they are built.
-        explicit: Peaks with all attention weights kept, of models that have attention.
+        explicit: Peaks with all attention weights stored, of models that have attention.
 
     Returns:
         The claim; None without a model that has self-attention.
@@ -49,7 +49,7 @@ def needs_square(
     longest = max(peak.n for peak in built.values())
     return Claim(
         name="memory",
-        measured=f"memory of a training step of {longest:,} tokens (if all attention weights are kept)",
+        measured=f"peak memory of a training step of {longest:,} tokens (with all attention weights stored)",
         unit="MiB",
         verdict=verdict,
         sentence=sentence,
@@ -59,7 +59,7 @@ def needs_square(
             {model: f"{peak.mib:.3g}" for model, peak in explicit.items()},
         ),
         figure="training-memory",
-        stable={"all attention weights kept": _square(kept, list(kept)) == verdict} if kept else {},
+        stable={"all attention weights stored": _square(kept, list(kept)) == verdict} if kept else {},
     )
 
 
@@ -74,11 +74,11 @@ def _powers(peaks: Mapping[str, TrainingPeak]) -> str:
 
 
 def cache_grows(traits: Mapping[str, Traits], states: Mapping[str, Mapping[int, int]]) -> Claim | None:
-    """Decide whether a Transformer's decoder holds more bytes with each token it writes, and a recurrent one does not.
+    """Decide whether generated tokens enlarge a Transformer's decoder state, but not a recurrent one.
 
     Args:
         traits: Traits of the candidates.
-        states: Bytes of the decoder's state by the number of written tokens.
+        states: Bytes of the decoder's state by number of generated tokens.
 
     Returns:
         The claim; None without a Transformer, or without a recurrent model.
@@ -99,10 +99,10 @@ def cache_grows(traits: Mapping[str, Traits], states: Mapping[str, Mapping[int, 
     shown = {model: f"{brief(each)} bytes" for model, each in added.items()}
     return Claim(
         name="cache",
-        measured="memory that one more written token takes",
+        measured="memory that a generated token adds",
         unit="bytes",
         verdict=decision.verdict,
-        sentence=f"Each written token adds {describe_each(shown)}.",
+        sentence=f"Each generated token adds {describe_each(shown)}.",
         numbers=claim_numbers({model: added.get(model) for model in traits}, "low"),
         figure="decoding-state",
     )

@@ -64,7 +64,7 @@ def trials(comparison: Comparison) -> list[Trial]:
 
 
 def measure(comparison: Comparison, trial: Trial) -> MemoryUse:
-    """Measure the peak of each form at each length, and the decoder's state after more and more tokens."""
+    """Measure the peak of each form at each length, and the decoder's state by number of tokens."""
     candidate, sizes = comparison.candidate(trial.model), comparison.sizes(SIZES)
     model = built(comparison, candidate, max(sizes.lengths), comparison.device_context.device)
     peaks: list[Peak] = []
@@ -100,9 +100,9 @@ def _measure_peaks(peaks: list[Peak], model: Seq2Seq, form: Form, sizes: Sizes, 
 
 
 def _describe_excess(peaks: list[Peak], n: int, device: torch.device) -> str:
-    """Say so if memory that grew quadratically from the last length on would exceed half of the free memory.
+    """Return a reason if quadratic growth from the last length on would exceed half of the free memory.
 
-    A GPU's allocator fails cleanly; a CPU's would take the machine down.
+    A GPU's allocator fails cleanly; a CPU's could crash the machine.
     """
     last = next((each for each in reversed(peaks) if each.what == "training" and each.n != SHORTEST), None)
     free = None if device.type == "cuda" else machine_memory("AVPHYS")
@@ -125,7 +125,7 @@ def _infer(model: Seq2Seq, pairs: Texts, form: Form) -> None:
 
 EXPERIMENT = Experiment(
     "memory",
-    "How does memory grow with length?",
+    "How does peak memory grow with length?",
     trials,
     measure,
     analyse,

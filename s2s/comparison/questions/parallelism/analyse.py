@@ -32,14 +32,14 @@ from s2s.comparison.workload import AS_BUILT, UNFUSED, End
 from s2s.evaluation.gates import Assessment, Gate, device_busy, machine_steady, steady_rounds
 from s2s.evaluation.inference import Estimate, growth, median
 
-# Brent's lower bound is not drawn if it is nearer to the upper bound than this share
+# Brent's lower bound is drawn only if it is below this share of the upper bound
 _VISIBLY = 0.95
 _BATCHES = {"tokens": "fixed tokens", "pair": "one pair"}
 _OVER_ROUNDS = "Medians over rounds; intervals (95 %): of order statistics over rounds."
 _CAPTIONS = {
-    "tokens": "Every batch has as many tokens: longer texts are fewer. A model that is parallel over time hardly "
-    "minds; a recurrent one has fewer texts to fill the machine with.",
-    "pair": "One pair at a time: the work grows with n at least.",
+    "tokens": "All batches have equally many tokens, so longer texts are fewer. Models that are parallel over time "
+    "lose little speed; recurrent ones have fewer texts to process in parallel.",
+    "pair": "Each step has one pair, so the work grows at least as n.",
 }
 
 
@@ -85,7 +85,7 @@ class StepTimes(TimedMeasurement):
 
     Attributes:
         points: Times of training steps.
-        notes: Where the measurement of a form ended.
+        notes: Lengths at which the measurement of a form ended.
         flops: FLOPs of a large matrix product, by place.
         products: Seconds of that product, by place; empty if it is the reference.
     """
@@ -98,7 +98,7 @@ class StepTimes(TimedMeasurement):
 
 @dataclass(frozen=True)
 class Candidate:
-    """All measurements of one candidate: counts, empty if counting failed, and times by round."""
+    """All measurements of one candidate: counts (empty if counting failed) and times by round."""
 
     counts: Counts
     rounds: Mapping[int, StepTimes]
@@ -135,7 +135,7 @@ class Candidate:
         return times
 
     def fastest(self, batch: str, form: str = AS_BUILT) -> Times:
-        """Seconds of a training step, each length at the place that is fastest for it."""
+        """Seconds of a training step, by length at the fastest place for it."""
         return fastest_times({place: self.seconds(batch, place, form) for place in rivals(self.places)}, self.rounds)
 
     def rows(self, batch: str) -> dict[int, int]:
@@ -249,7 +249,7 @@ def _sequential(model: str, models: Models) -> Verdict | None:
     quantity = f"longest chain of dependent operations, forward and backward, at n = {longest:,}"
 
     def shortness(what: str, n: int | None = None) -> dict[str, float]:
-        """One over the depth of each candidate at a length, or at its longest.
+        """Return one over the depth of each candidate at a length, or at its longest.
 
         The number of layers does not matter here: all chains that do not grow with length count as the shortest.
         """
@@ -263,9 +263,9 @@ def _sequential(model: str, models: Models) -> Verdict | None:
         shortest = min((at[name] for name in level), default=0)
         return {name: 1 / (shortest if name in level else depth) for name, depth in at.items()}
 
-    # all other lengths are one choice: where chains keep their order, each of them says the same
+    # all other lengths are one variation: if chains keep their order, all lengths give the same outcome
     shorter = [shortness("training", n) for n in depths if n != longest]
-    forms = {"forward pass alone": shortness("forward", longest), "in generation": shortness("generating")}
+    forms = {"forward pass alone": shortness("forward", longest), "generation": shortness("generating")}
     variations = {"other lengths": shorter} | {name: [figures] for name, figures in forms.items()}
     whats = {"chain in training": "training", "chain in generation": "generating"}
     laws = {name: _law(models[model].depths(what)) for name, what in whats.items()}
@@ -283,9 +283,7 @@ def _parallel(model: str, models: Models) -> Verdict | None:
     if not own:
         return None
     shortest, longest = min(own), max(own)
-    facts: dict[str, float | str] = {
-        f"times as much as at n = {shortest}": float(f"{own[longest] / own[shortest]:.3g}")
-    }
+    facts: dict[str, float | str] = {f"ratio to n = {shortest}": float(f"{own[longest] / own[shortest]:.3g}")}
     reasons = []
     for place in seen.places[1:]:
         gains = seen.gains(place)
@@ -298,10 +296,10 @@ def _parallel(model: str, models: Models) -> Verdict | None:
             continue
         n = max(both)
         gain, bounds = median(list(gains[n].values())), brent(own[n], seen.processors(place))
-        facts[f"{place}, times as fast as one thread at n = {n:,}"] = round(gain.value, 2)
+        facts[f"{place}, speed-up over one thread at n = {n:,}"] = round(gain.value, 2)
         facts[f"{place}, Brent's bounds"] = f"{bounds[0]:.2f} to {bounds[1]:.2f}"
-    quantity = f"work over span in training on one pair of n = {longest:,}: FLOPs that could be done at once"
-    # more work on the same span is no merit, so nobody is better
+    quantity = f"work over span of a training step, one pair of n = {longest:,}: FLOPs that could run in parallel"
+    # more work on the same span is no advantage, so no model is better
     found = Assessment("", reasons=tuple(reasons), facts=facts)
     return verdict("parallel computation", model, own[longest], "", quantity, found, "work-span")
 
@@ -311,7 +309,7 @@ def _speed(model: str, models: Models, benchmarks: Mapping[str, SpeedBenchmark])
     if benchmark is None or not benchmark.speeds.get(model):
         return None
     found, (ranked, *others) = benchmark.assess(model), benchmarks
-    quantity = f"target tokens a second, forward and backward, at {ranked}, as many tokens in every batch"
+    quantity = f"target tokens per second, forward and backward pass, {ranked}, batches of equally many tokens"
     quantity += at_best(list(benchmark.references[model]))
     # no verdict if the candidate or its rival leaves its device idle
     checks = {
@@ -326,7 +324,7 @@ def _speed(model: str, models: Models, benchmarks: Mapping[str, SpeedBenchmark])
 
 
 def _busy(seen: Candidate, place: str) -> Gate | None:
-    """Validity check: the device is busy with the ranking batch; None where that was not measured."""
+    """Check that the device is busy with the batch that ranks the models; None if it was not measured."""
     alone, together = (seen.seconds(batch, place).get(TYPICAL, {}) for batch in ("pair", "tokens"))
     if not alone or not together:
         return None
@@ -341,19 +339,19 @@ def _count_figures(models: Models) -> list[Figure]:
     return [
         figure(
             "depth",
-            "How many operations of a training step must wait for each other",
-            (length, axis("longest chain of dependent operations", log=True)),
+            "Longest chain of dependent operations in a training step",
+            (length, axis("operations in the chain", log=True)),
             [series(model, model, list(own), list(own.values())) for model, own in depths.items()],
-            "Forward and backward pass of one pair, counted without fused kernels. A level line: all positions "
-            "are computed at once. A line that doubles with n: each waits for the one before.",
+            "Forward and backward pass of one pair, counted without fused kernels. If the chain does not grow, all "
+            "positions are computed in parallel. If it doubles with n, each position waits for the previous one.",
         ),
         figure(
             "work-span",
-            "How much could be done at once: work over span of a training step",
+            "Available parallelism of a training step: work over span",
             (length, axis("work / span", log=True)),
             [series(model, model, list(own), list(own.values())) for model, own in ratios.items()],
-            "FLOPs of one pair's forward and backward pass, over those on the longest chain, each operation shared out "
-            "among as many processors as it can use. Level: longer texts keep no more processors busy.",
+            "FLOPs of the forward and backward pass of one pair, divided by those of the longest chain if each "
+            "operation uses as many processors as it can. If this does not grow, longer texts cannot use more.",
         ),
     ]
 
@@ -374,11 +372,11 @@ def _time_figures(models: Models) -> list[Figure]:
     return [
         figure(
             "speed-up",
-            "What more processors give: one pair, as built, against one thread",
-            (length, axis("times as fast as with one thread", log=True)),
+            "Speed-up over one thread: one pair, as built",
+            (length, axis("speed-up over one thread", log=True)),
             [*(each for each in gains if each.y), *_bounds(models)],
-            "Of processors worth p threads, Brent's theorem promises nearly p times wherever work over span is much "
-            "larger than p (a lower promise is drawn): what is missing is lost by the program, not the model. "
+            "If work over span is much larger than p, the speed-up of a large matrix product, Brent's theorem "
+            "guarantees nearly p (lower bounds are drawn). Any shortfall is due to the program, not the model. "
             f"{_OVER_ROUNDS}",
         ),
         *(
@@ -391,7 +389,8 @@ def _time_figures(models: Models) -> list[Figure]:
                     for model, seen in models.items()
                     for form in seen.forms(kind)
                 ],
-                f"Forward and backward pass{best and f'{best} at that length'}. {_CAPTIONS[kind]} {_OVER_ROUNDS}",
+                f"Forward and backward pass{best and f' of a model{best} at that length'}. "
+                f"{_CAPTIONS[kind]} {_OVER_ROUNDS}",
             )
             for kind, words in _BATCHES.items()
         ),
@@ -405,11 +404,11 @@ def _bounds(models: Models) -> list[Series]:
     for place in next(iter(timed.values())).places[1:] if timed else ():
         worth = statistics.median(seen.processors(place) for seen in timed.values())
         lengths = sorted({n for seen in timed.values() for n in seen.gains(place)})
-        shown.append(series(f"{place}: what they are worth", "", lengths, [worth] * len(lengths), reference=True))
+        shown.append(series(f"{place}: p (large matrix product)", "", lengths, [worth] * len(lengths), reference=True))
         for model, seen in timed.items():
             least = {n: brent(each, worth)[0] for n, each in seen.parallelism().items()}
             if least and min(least.values()) < _VISIBLY * worth:
-                label = f"{model}, {place}: at least, by Brent"
+                label = f"{model}, {place}: Brent's lower bound"
                 shown.append(series(label, model, list(least), list(least.values()), reference=True))
     return shown
 
@@ -444,20 +443,20 @@ def _tables(models: Models, benchmarks: Mapping[str, SpeedBenchmark]) -> list[Ta
     return [
         table(
             "growth",
-            "Longest chain of dependent operations, and operations launched, counted for one pair",
-            ("model", "form", "of", *counted, *counted, "the chain", "the operations"),
+            "Longest chain of dependent operations, and number of launched operations, for one pair",
+            ("model", "form", "pass", *counted, *counted, "growth of the chain", "growth of the operations"),
             _growths(models),
         ),
         table(
             "work",
-            "Work and span of one pair: FLOPs in all, on the longest chain, and on it if no operation is divided",
-            ("model", "of", "n", "work", "span", "work / span", "undivided span", "work / undivided span"),
+            "Work and span of one pair, in FLOPs (undivided: without parallelism inside operations)",
+            ("model", "pass", "n", "work", "span", "work / span", "undivided span", "work / undivided span"),
             works,
         ),
         table(
             "brent",
-            "Brent's bounds and what was measured: one pair, forward and backward, as built",
-            ("model", "place", "n", "worth threads", "at least", "at most", Interval("measured", itemgetter(6), 3)),
+            "Brent's bounds and measured speed-up: one pair, forward and backward pass, as built",
+            ("model", "place", "n", "p", "lower bound", "upper bound", Interval("measured", itemgetter(6), 3)),
             _brents(models),
         ),
         table(
@@ -466,11 +465,11 @@ def _tables(models: Models, benchmarks: Mapping[str, SpeedBenchmark]) -> list[Ta
             (*timed, "from n", "to n", Interval("b", itemgetter(6), 3)),
             slopes,
         ),
-        pairs_table("How many times as fast models train as one another", benchmarks),
-        table("times", "Times over rounds", (*timed, "n", Interval("ms", itemgetter(5), 4)), means),
+        pairs_table("Ratios of training speeds", benchmarks),
+        table("times", "Time of a step: medians over rounds", (*timed, "n", Interval("ms", itemgetter(5), 4)), means),
         machine_table({(model,): seen.rounds for model, seen in models.items()}, ("model",)),
-        # one row for what happened in several rounds
-        stopped((*timed, "not measured from n"), {end[:5]: end for end in ends}.values()),
+        # one row for equal ends in several rounds
+        stopped((*timed, "first n not measured"), {end[:5]: end for end in ends}.values()),
     ]
 
 

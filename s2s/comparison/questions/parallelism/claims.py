@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, compare_with_rival, decide, predicate, speed_pair
+from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, compare_with_rival, decide, speed_pair
+from s2s.comparison.paired_tests import listed
 from s2s.comparison.results import Claim
 from s2s.comparison.speed_benchmark import TYPICAL, SpeedBenchmark
 from s2s.evaluation.gates import Gate
@@ -13,7 +14,7 @@ Depths = Mapping[str, Mapping[int, int]]
 
 
 def waits(traits: Mapping[str, Traits], depths: Mapping[str, Depths]) -> Claim | None:
-    """Decide whether each token adds operations to the chain of a recurrent network, and none to a Transformer's.
+    """Decide whether tokens lengthen the chain of dependent operations in recurrent networks, but not in Transformers.
 
     Args:
         traits: Traits of the candidates.
@@ -31,11 +32,11 @@ def waits(traits: Mapping[str, Traits], depths: Mapping[str, Depths]) -> Claim |
     added = {model: _steps_per_token(law) for model, law in laws.items()}
     scans = {model: f"{law.rate:.3g} per doubling" for model, law in laws.items() if law.law == "logarithmic"}
     powers = {model: str(law) for model, law in laws.items() if law.law == "power"}
-    variations = {"forward pass alone": _laws(depths["forward"]), "while writing": _laws(depths["generating"])}
+    variations = {"forward pass alone": _laws(depths["forward"]), "generation": _laws(depths["generating"])}
     return Claim(
         name="waits",
-        measured="steps that one more token adds to a training step",
-        unit="operations in sequence",
+        measured="operations that a token adds to the longest chain of a training step",
+        unit="operations",
         verdict=verdict,
         sentence=_describe_waiting(laws),
         numbers=claim_numbers({model: added.get(model) for model in traits}, "low", scans | powers),
@@ -50,14 +51,14 @@ def waits(traits: Mapping[str, Traits], depths: Mapping[str, Depths]) -> Claim |
 
 def _describe_waiting(laws: Mapping[str, Growth]) -> str:
     when = {
-        "linear": ("waits for every token", "wait for every token"),
-        "power": ("waits longer for longer texts", "wait longer for longer texts"),
-        "constant": ("never waits", "never wait"),
-        "logarithmic": ("waits only when the length doubles", "wait only when the length doubles"),
+        "linear": "with each token",
+        "power": "as a power of the length",
+        "logarithmic": "with each doubling of the length",
+        "constant": "not at all",
     }
     groups = {law: [model for model, own in laws.items() if own.law == law] for law in when}
-    clauses = [predicate(groups[law], *verb) for law, verb in when.items() if groups[law]]
-    return f"In a training step, {'; '.join(clauses)}."
+    clauses = [f"{how} ({', '.join(groups[law])})" for law, how in when.items() if groups[law]]
+    return f"In a training step, the longest chain of dependent operations grows {listed(clauses)}."
 
 
 def _laws(depths: Depths) -> dict[str, Growth]:
@@ -77,12 +78,12 @@ def _verdict_of_waits(laws: Mapping[str, Growth], recurrent: list[str], transfor
 def trains_faster(
     traits: Mapping[str, Traits], benchmarks: Mapping[str, SpeedBenchmark], busy: Mapping[str, Gate | None]
 ) -> Claim | None:
-    """Decide whether Transformers learn from more tokens a second than networks that wait for each token.
+    """Decide whether Transformers train on more tokens per second than networks that compute step by step.
 
     Args:
         traits: Traits of the candidates.
         benchmarks: The benchmark that decides, then variations.
-        busy: Check that a model keeps its device busy; None where that was not measured.
+        busy: Check that a model keeps its device busy; None if it was not measured.
 
     Returns:
         The claim; None without a timed model that computes step by step, or without a timed Transformer.

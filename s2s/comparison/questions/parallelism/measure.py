@@ -119,7 +119,7 @@ def counted(comparison: Comparison, candidate: Candidate, sizes: Sizes) -> Count
     points: list[Count] = []
     lengths = supported_lengths(slow, sizes.counted + sizes.written)
     for model in (slow, fast) if lengths else ():
-        # let tables that grow with the longest text grow first
+        # build tables for the longest text first
         states_of(model, texts(1, max(lengths), max(lengths), next(model.parameters()).device), Form())
     # with one thread, the backward pass is followed on any device
     with torch.autograd.set_multithreading_enabled(False):
@@ -212,7 +212,7 @@ def _step(model: Seq2Seq, pairs: Texts, form: Form, place: Place) -> float:
 
 EXPERIMENT = Experiment(
     "parallelism",
-    "How much of the work can be done at once, and what does length cost in time?",
+    "How much of the work can run in parallel, and how does time grow with length?",
     trials,
     measure,
     analyse,

@@ -30,7 +30,7 @@ from s2s.evaluation.inference import Estimate, draws, estimate, holm, mean, rati
 TRAINED = "trained"
 """Part of the trials of the trained models; the other parts are trainings with other positional encodings."""
 _POINTS = 5.0
-"""Gain per doubling (see `converged`) that a trained model may still have: the row's figures are tens of BLEU."""
+"""Gain per doubling (see `converged`) that a trained model may have, because effects are tens of BLEU."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ class OtherPositions(Losses):
 
 @dataclass(frozen=True)
 class Spared:
-    """Measurement that was skipped, because the model loses next to nothing without any positional encoding."""
+    """Skipped measurement: the loss without any positional encoding hardly rises."""
 
-    spared: float  # rise of the loss without any, in nats per token
+    spared: float  # rise of the loss without positional encodings, in nats per token
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,14 @@ class Order:
     """Effect of shuffled sources on a trained model."""
 
     seeds: int  # number of runs
-    natural: float  # BLEU of sources as they are
-    shuffled: float  # BLEU of shuffled ones
-    drop: Estimate  # the first minus the second; over seeds, or over sentences if one
+    natural: float  # BLEU on natural sources
+    shuffled: float  # BLEU on shuffled sources
+    drop: Estimate  # natural minus shuffled; interval over seeds, or over sentences with one seed
     gates: list[Gate]
     tokens: float  # target tokens trained on
     loss: Estimate  # rise of the validation loss, in nats per token
-    changed: float  # share of the shuffled sources that are translated otherwise, in percent
-    same_words: float  # share of them whose translation has the same words, in percent
+    changed: float  # share of shuffled sources whose translation changes, in percent
+    same_words: float  # share of shuffled sources whose translation keeps the same words, in percent
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,10 @@ class Signal:
     own: bool  # True if it is the model's own in the comparison
     seeds: int  # number of runs
     loss: float  # on validation pairs, in nats per token
-    more: Estimate | None  # by how much that is higher than with its own; None for its own
-    p: float | None  # of that, over seeds, corrected for how many choices there are (Holm 1979); None below two seeds
-    shuffled: float  # by how much more it is on shuffled sources
-    parameters: int  # of the model
+    more: Estimate | None  # rise above the loss with the model's own encodings; None for its own
+    p: float | None  # p-value of the rise over seeds, corrected for all choices (Holm 1979); None below two seeds
+    shuffled: float  # rise of the loss with shuffled sources
+    parameters: int  # number of parameters
 
 
 def analyse(comparison: Comparison, measured: Mapping[Trial, TrainedPositions | OtherPositions | Spared]) -> Analysis:
@@ -146,15 +146,15 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TrainedPositions | 
     kept = {model: found for model, scores in longer.items() if (found := kept_by(scores))}
     shuffling = figure(
         "shuffled",
-        "BLEU of sources as they are, and with their words shuffled",
-        (axis("source"), axis("BLEU, greedy", "%")),
+        "BLEU on natural and shuffled sources",
+        (axis("source"), axis("BLEU, greedy search", "%")),
         [series(m, m, ["natural", "shuffled"], [order.natural, order.shuffled]) for m, order in orders.items()],
-        "The interval of the difference is in the table.",
+        "The table has the intervals of the differences.",
         "bars",
     )
     examples = table(
         "examples",
-        "Some translations of sources as they are, and of shuffled ones",
+        "Example translations of natural and shuffled sources",
         ("model", "source", "translation", "shuffled source", "its translation"),
         [(model, *texts) for model, own in runs.items() for texts in next(iter(own.values())).examples],
     )
@@ -168,7 +168,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TrainedPositions | 
         ],
         tables=filled(
             _order_table(orders),
-            gates_table("a model before order is spoken of", {model: order.gates for model, order in orders.items()}),
+            gates_table("the trained models", {model: order.gates for model, order in orders.items()}),
             examples,
             _signal_table(signals),
             longer_table(kept),
@@ -197,7 +197,7 @@ def _scores(own: Mapping[int, TrainedPositions], variants: Mapping[str, Mapping[
 
 
 def _without(signals: Mapping[str, list[Signal]]) -> dict[str, dict[str, Without]]:
-    """Rises of the loss without positional encodings, by what is left out and model."""
+    """Return rises of the loss without positional encodings, by side (`both`, `encoder`, `decoder`) and model."""
     found: dict[str, dict[str, Without]] = {"both": {}, "encoder": {}, "decoder": {}}
     for model, signal in ((model, signal) for model, own in signals.items() for signal in own):
         absent = [side for side in ("encoder", "decoder") if getattr(signal, side) == "none"]
@@ -286,11 +286,11 @@ def _signal(
 def _verdict(model: str, orders: Mapping[str, Order], signals: list[Signal]) -> Verdict:
     order = orders[model]
     runs = "sentences, 1 seed" if order.seeds == 1 else seeds_in_words(order.seeds)
-    quantity = f"BLEU lost when the words of the source are shuffled, greedy (interval over {runs})"
+    quantity = f"BLEU lost with shuffled sources, greedy search (interval over {runs})"
     closed = failed(order.gates)
     outcome = "" if not closed else "still learning" if [g.name for g in closed] == ["converged"] else "not measurable"
     facts: dict[str, float | str] = {
-        "BLEU in order": round(order.natural, 1),
+        "BLEU on natural sources": round(order.natural, 1),
         "translations that change (%)": round(order.changed),
     }
     facts |= _signal_facts(signals)
@@ -299,7 +299,7 @@ def _verdict(model: str, orders: Mapping[str, Order], signals: list[Signal]) -> 
 
 
 def _signal_facts(signals: list[Signal]) -> dict[str, float | str]:
-    """Significant rises of the loss with other positional encodings."""
+    """Return the significant rises of the loss with other positional encodings."""
     found: dict[str, float | str] = {}
     for signal in signals:
         if signal.own or signal.more is None:
@@ -307,7 +307,7 @@ def _signal_facts(signals: list[Signal]) -> dict[str, float | str]:
         certain = excludes_zero(signal.more) if signal.p is None else signal.p < LEVEL
         kinds = signal.encoder if signal.encoder == signal.decoder else f"{signal.encoder} / {signal.decoder}"
         if certain:
-            found[f"loss added by positions {kinds} (nats per token)"] = round(signal.more.value, 3)
+            found[f"rise of the loss with positions {kinds} (nats per token)"] = round(signal.more.value, 3)
     return found
 
 
@@ -318,11 +318,11 @@ def _signal_figure(signals: Mapping[str, list[Signal]]) -> Figure:
         shown.append(series(model, model, names, [signal.loss for signal in own]))
     return figure(
         "signals",
-        "Validation loss with each kind of positions in encoder / decoder",
-        (axis("positions in encoder / decoder"), axis("validation loss", "nats per token")),
+        "Validation loss by positional encoding in encoder / decoder",
+        (axis("positional encoding in encoder / decoder"), axis("validation loss", "nats per token")),
         shown,
-        "Equal in all else. How sure the differences are, and how far each loss rises when sources are shuffled, is in "
-        "the table: without positions in the encoder, shuffled sources are the same to a model of attention alone.",
+        "All else is equal. The table has tests of the differences, and the rises of the loss with shuffled sources. "
+        "Without positions in its encoder, a model with attention alone cannot distinguish shuffled sources.",
         "bars",
     )
 
@@ -332,13 +332,13 @@ def _order_table(orders: Mapping[str, Order]) -> Table:
         *map(Column, ("model", "seeds")),
         Column("BLEU", "natural", 2),
         Column("BLEU, shuffled", "shuffled", 2),
-        Interval("drop", "drop", 2),
+        Interval("BLEU lost", "drop", 2),
         Column("translations that change (%)", "changed", 1),
         Column("translations with the same words (%)", "same_words", 1),
-        Interval("loss rises by (nats per token)", "loss", 3, "loss"),
+        Interval("rise of the loss (nats per token)", "loss", 3, "loss"),
     ]
     rows = [{"model": model, **vars(order)} for model, order in orders.items()]
-    return table("shuffling", "What shuffled sources cost", columns, rows)
+    return table("shuffling", "Effect of shuffled sources", columns, rows)
 
 
 def _places(
@@ -356,23 +356,23 @@ def _places(
     def _draw(name: str, title: str, lines: list[Series]) -> Figure:
         if lines:
             tall = max(y or 0 for line in lines for y in line.y)
-            lines.append(series("longest target learned from", "", [learned, learned], [0.0, tall], reference=True))
-        axes = axis("place in the target, in pieces; first of ten"), axis("validation loss", "nats per token")
-        note = "What comes before is given; nothing was learned right of the line. Means over seeds."
+            lines.append(series("longest training target", "", [learned, learned], [0.0, tall], reference=True))
+        axes = axis("target position, start of bins of ten", "tokens"), axis("validation loss", "nats per token")
+        note = "Teacher forcing; means over seeds. The longest training target ends at the vertical line."
         return figure(name, title, axes, lines, note)
 
-    title = "Validation loss against the place of a piece in its text, on texts of several sentences"
+    title = "Validation loss by position of the target token, on texts of several sentences"
     found = [_draw("places", title, [_line(model, model, runs) for model, runs in own.items()])]
     for model, parts in variants.items():
         if not parts or model not in own:
             continue
-        lines = [_line("its own", model, own[model])]
+        lines = [_line("own encodings", model, own[model])]
         for runs in parts.values():
             run = next(iter(runs.values()))
             kinds = f"{run.encoder} / {run.decoder}"
-            # a colour for each: eight dashes of one colour could not be told apart
+            # one colour each, because eight dash patterns of one colour are hard to distinguish
             lines.append(_line(kinds, f"{model}, {kinds}", runs))
-        title = f"The same of {model} with other positions in encoder / decoder"
+        title = f"Validation loss of {model} by position, with other encodings in encoder / decoder"
         found.append(_draw(f"places-{model}", title, lines))
     return found
 
@@ -381,10 +381,10 @@ def _signal_table(signals: Mapping[str, list[Signal]]) -> Table:
     columns = [
         *map(Column, ("model", "encoder", "decoder", "seeds", "parameters")),
         Column("validation loss (nats per token)", "loss", 4),
-        Interval("more than its own", "more", 4),
-        Column("p, of all choices (Holm)", "p", 4),
-        Column("more when shuffled", "shuffled", 4),
+        Interval("rise above its own", "more", 4),
+        Column("p (Holm)", "p", 4),
+        Column("rise with shuffled sources", "shuffled", 4),
     ]
     rows = [{"model": model, **vars(signal)} for model, own in signals.items() for signal in own]
-    title = "Trainings with each kind of positions; the first of each model is its own"
+    title = "Trainings with each positional encoding; the first of each model is its own"
     return table("signals", title, columns, rows)

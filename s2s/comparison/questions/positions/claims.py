@@ -1,4 +1,4 @@
-"""Claim: a Transformer must be given the order of the words."""
+"""Claim: a Transformer needs positional encodings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Without:
 
 
 Signals = Mapping[str, Mapping[str, Without]]
-"""Rises by what is left out (`both`, `encoder`, `decoder`) and model."""
+"""Rises by side without positional encodings (`both`, `encoder`, `decoder`) and model."""
 
 
 def needs_order(
@@ -35,7 +35,7 @@ def needs_order(
         traits: Traits of the candidates.
         signals: Rises of the loss without positional encodings.
         gates: Validity checks of the trained models.
-        bleu: BLEU of single sentences with and without positional encodings, by model, where it was measured.
+        bleu: BLEU of single sentences with and without positional encodings, by model, if measured.
 
     Returns:
         The claim; None without a Transformer that was trained without them.
@@ -65,7 +65,7 @@ def needs_order(
         ]
         rise = f"{number(rises[model].rise.value, 2)} nats per token in {model}"
         clauses.append(f"{rise} ({', '.join(alone)})" if alone else rise)
-    sentence = f"Without positions, the loss rises by {listed(clauses)}"
+    sentence = f"Without positional encodings, the loss rises by {listed(clauses)}"
     scores = [f"{own:.1f} and {without:.1f} in {model}" for model, (own, without) in bleu.items()]
     if scores:
         sentence += f"; BLEU of single sentences, with and without, is {listed(scores)}"
@@ -76,7 +76,7 @@ def needs_order(
     }
     return Claim(
         name="order",
-        measured="loss added without positions (in the encoder alone / in the decoder alone)",
+        measured="rise of the loss without positions (in the encoder alone / in the decoder alone)",
         unit="nats per token",
         verdict=decision.verdict,
         sentence=f"{sentence}{decision.because}.",
@@ -85,7 +85,7 @@ def needs_order(
         test="" if decision.p is None else "Welch's t-test over seeds, Holm",
         figure="signals",
         stable={
-            f"without them in the {side} alone": _decide(signals[side]).verdict == decision.verdict
+            f"without positions in the {side} alone": _decide(signals[side]).verdict == decision.verdict
             for side in ("encoder", "decoder")
             if {*transformers} <= signals[side].keys()
         },

@@ -1,4 +1,4 @@
-"""Analyse the translations of texts longer than trained on, by kind of positions."""
+"""Analyse translations of texts longer than the training texts, by positional encoding."""
 
 import statistics
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from s2s.evaluation.differences import Difference, welch
 from s2s.evaluation.gates import Gate, failed, translates
 from s2s.evaluation.inference import Estimate, holm, mean
 
-# Kind of positions that the claim is about, and the name of none.
+# Encoding that the claim is about, and the name of no encoding.
 _RELATIVE, _NONE = "relative", "none"
 
 
@@ -28,14 +28,14 @@ class LongerTexts:
 
 @dataclass(frozen=True)
 class Kept:
-    """Share of its BLEU that a model with one kind of positions keeps on texts longer than trained on.
+    """BLEU of a model with one positional encoding on long texts, relative to its BLEU on single sentences.
 
     Attributes:
-        positions: Kind of positions of encoder and decoder.
+        positions: Positional encoding of encoder and decoder.
         bleu: BLEU of single sentences.
-        shares: BLEU of longer texts in percent of that, mean over numbers of sentences, one for each seed.
-        more: Difference of the shares to those with the model's own kind; None for its own, and below two seeds.
-        p: Its p-value, corrected for the number of other kinds (Holm 1979).
+        shares: BLEU of longer texts in percent of `bleu`, mean over numbers of sentences, one for each seed.
+        more: Difference of the shares to those with the model's own encoding; None for its own, and below two seeds.
+        p: Its p-value, corrected for the number of other encodings (Holm 1979).
         written: Words of the translations of the longest texts in percent of those of the references.
         learned: Words of the longest training source.
     """
@@ -60,14 +60,14 @@ class Kept:
 
 
 Scores = Mapping[str, Mapping[int, LongerTexts]]
-"""Scores of each seed by kind of positions, the model's own first."""
+"""Scores of each seed by positional encoding, the model's own first."""
 
 
 def kept_by(scores: Scores) -> list[Kept]:
-    """Compare what each kind of positions keeps with what the model's own, the first one, keeps.
+    """Compare the BLEU on longer texts of each positional encoding with that of the model's own, the first one.
 
     Returns:
-        A row for each kind; none without texts that are longer than all training sources.
+        A row for each encoding; none without texts that are longer than all training sources.
     """
     if len(scores) < 2 or not all(scores.values()):
         return []
@@ -95,20 +95,20 @@ def kept_by(scores: Scores) -> list[Kept]:
 
 
 def bleu_without(kept: Mapping[str, list[Kept]]) -> dict[str, tuple[float, float]]:
-    """Return the BLEU of single sentences with a model's own kind of positions and without any.
+    """Return the BLEU of single sentences with a model's own positional encoding and without any.
 
     Args:
-        kept: Rows of each model, its own kind first.
+        kept: Rows of each model, its own encoding first.
 
     Returns:
-        Both scores by model, where both were measured.
+        Both scores by model, if both were measured.
     """
     found = {model: {each.positions: each.bleu for each in rows} for model, rows in kept.items()}
     return {model: (rows[0].bleu, found[model][_NONE]) for model, rows in kept.items() if _NONE in found[model]}
 
 
 def _split(scores: Scores) -> dict[str, Kinds]:
-    """Split the texts of each kind of positions by length; see `split_by_length`."""
+    """Split the texts of each positional encoding by length; see `split_by_length`."""
     return {
         name: {seed: split_by_length(each.parts, each.learned) for seed, each in runs.items()}
         for name, runs in scores.items()
@@ -116,14 +116,14 @@ def _split(scores: Scores) -> dict[str, Kinds]:
 
 
 def _written(runs: Kinds, place: int) -> float:
-    """Return the words of the translations at this place in percent of those of the references."""
+    """Return the length of the translations at this index in percent of the references, in words."""
     # sacreBLEU's counts begin with the lengths of translation and reference
     lengths = np.sum([kinds[place].counts[:, :2].sum(axis=0) for kinds in runs.values()], axis=0)
     return 100 * float(lengths[0] / lengths[1])
 
 
 def longer_figure(model: str, scores: Scores) -> Figure:
-    """Draw the kept share of BLEU against the length of the source, a line for each kind of positions."""
+    """Draw BLEU relative to single sentences against source length, a line for each positional encoding."""
     lines = []
     for name, runs in _split(scores).items():
         places = range(min(map(len, runs.values())))
@@ -133,25 +133,25 @@ def longer_figure(model: str, scores: Scores) -> Figure:
         kept = [mean([retained_bleu(each, [i]) for each in own]) if i else Estimate(100, 100, 100) for i in places]
         lines.append(series(name, f"{model}, {name}", words, kept))
     learned = max(each.learned for runs in scores.values() for each in runs.values())
-    lines.append(series("longest text learned from", "", [learned, learned], [0.0, 100.0], reference=True))
+    lines.append(series("longest training source", "", [learned, learned], [0.0, 100.0], reference=True))
     return figure(
         f"longer-{model}",
-        f"BLEU of {model} in percent of its own on single sentences, by kind of positions",
-        (axis("words of the source, mean of its texts"), axis("BLEU kept", "%")),
+        f"BLEU of {model} in percent of the BLEU on single sentences, by positional encoding",
+        (axis("mean source length", "words"), axis("BLEU kept", "%")),
         lines,
-        "The same kind in encoder and decoder. Intervals (95 %): Student's over seeds.",
+        "Encoder and decoder have the same encoding. Intervals (95 %): Student's over seeds.",
     )
 
 
 def longer_table(kept: Mapping[str, list[Kept]]) -> Table:
-    """Return the table of what each kind of positions keeps, by model."""
+    """Build the table of BLEU on longer texts, by model and positional encoding."""
     columns = [
         *map(Column, ("model", "positions", "seeds")),
         Column("BLEU of single sentences", "bleu", 2),
-        Interval("kept on texts longer than all learned from (%)", "share", 1, "%"),
-        Interval("more than its own (points)", "more", 1, "points"),
-        Column("p, of all kinds (Holm)", "p", 4),
-        Column("words written of the longest texts (% of the reference)", "written", 1),
+        Interval("BLEU kept on longer texts (%)", "share", 1, "%"),
+        Interval("difference to its own (points)", "more", 1, "points"),
+        Column("p (Holm)", "p", 4),
+        Column("length of the longest translations (% of the references)", "written", 1),
     ]
     rows = [
         {"model": model, "positions": each.positions, "seeds": each.seeds, "bleu": each.bleu, "share": each.share}
@@ -159,21 +159,21 @@ def longer_table(kept: Mapping[str, list[Kept]]) -> Table:
         for model, own in kept.items()
         for each in own
     ]
-    return table("longer", "Translations of texts longer than trained on, by kind of positions", columns, rows)
+    return table("longer", "Translations of texts longer than trained on, by positional encoding", columns, rows)
 
 
 def reaches_farther(
     traits: Mapping[str, Traits], kept: Mapping[str, list[Kept]], gates: Mapping[str, list[Gate]]
 ) -> Claim | None:
-    """Decide whether a Transformer with relative positions keeps more of its BLEU beyond its training length.
+    """Decide whether relative positions keep more of a Transformer's BLEU beyond its training length.
 
     Args:
         traits: Traits of the candidates.
-        kept: What each kind of positions keeps, by model, the model's own first.
+        kept: BLEU on longer texts by model, the model's own encoding first.
         gates: Validity checks of the trained models.
 
     Returns:
-        The claim; None without a Transformer that was trained with relative positions beside other ones of its own.
+        The claim; None without a Transformer that was trained with relative positions and has others by default.
     """
     found = {model: {each.positions: each for each in own[1:]} for model, own in kept.items()}
     model = next((each for each, kinds in found.items() if traits[each].is_transformer and _RELATIVE in kinds), None)
@@ -216,7 +216,7 @@ def _name(kind: str) -> str:
 
 
 def _pair(kept: Kept, checks: list[Gate]) -> Pair:
-    """Compare the kept share with the model's own; nothing is decided by models that do not translate."""
+    """Compare the share with that of the model's own encoding; a model that does not translate decides nothing."""
     closed = failed([*checks, translates(kept.bleu)])
     if closed or kept.more is None or kept.p is None:
         reason = closed[0].sentence if closed else "one seed, so no test"

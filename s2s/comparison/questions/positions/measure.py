@@ -48,7 +48,7 @@ from s2s.tasks.translation.recipe import Recipe
 _SIDES = ("encoder_positions", "decoder_positions")
 _NONE = "none"
 _ENDS = ".!?"
-# words and number of the long texts; positions of a bin, and target tokens that it must have
+# words and number of the long texts; positions of a bin, and its minimum number of target tokens
 _LONG, _LONG_TEXTS = 60, 60
 _BIN, _PIECES = 10, 30
 # least value of `max_distance`
@@ -60,12 +60,12 @@ class Sizes:
     """Sizes of the measurement."""
 
     sentences: int  # of the test set, translated in order and shuffled
-    # True: all pairs of kinds in encoder and decoder; False: the model's own kinds with none on either side, and each
-    # other kind on both sides
+    # True: all pairs of encodings in encoder and decoder; False: the model's own with none on either side, and each
+    # other encoding on both sides
     all_kinds: bool
-    seeds: int  # of the trainings with another kind in encoder and decoder
-    seeds_left_out: int  # of those with positions in the encoder or the decoder alone
-    texts: int  # least number of texts of each number of sentences, for translations longer than trained on
+    seeds: int  # seeds of the trainings with the same other encoding in encoder and decoder
+    seeds_left_out: int  # seeds of the trainings with positions in the encoder or the decoder alone
+    texts: int  # minimum number of texts of each number of sentences, for texts longer than trained on
 
 
 SIZES: dict[Scale, Sizes] = {
@@ -77,9 +77,9 @@ SIZES: dict[Scale, Sizes] = {
 
 
 def trials(comparison: Comparison) -> list[Trial]:
-    """Return a trial of each trained model and of each other kind of positions.
+    """Return a trial of each trained model and of each other positional encoding.
 
-    Those on one side only are last, when it is known whether they are worth it.
+    Encodings on one side only come last, because the loss without any decides whether they are skipped.
     """
     sizes = comparison.sizes(SIZES)
     every = {
@@ -94,7 +94,7 @@ def trials(comparison: Comparison) -> list[Trial]:
 def measure(comparison: Comparison, trial: Trial) -> TrainedPositions | OtherPositions | Spared:
     """Measure losses and BLEU with shuffled sources, losses by position, and BLEU of longer texts.
 
-    Positional encodings on one side only are skipped for a model that loses next to nothing without any.
+    Positional encodings on one side only are skipped if the loss hardly rises without any.
     """
     sizes, candidate = comparison.sizes(SIZES), comparison.candidate(trial.model)
     trainings = _trainings(candidate.settings, sizes)
@@ -163,7 +163,7 @@ def _longer(model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any], text
 
 
 def _trainings(settings: Section, sizes: Sizes, number: int = 0) -> dict[str, tuple[str, str]]:
-    """Return the other kinds of encoder and decoder positions of repetition `number`, by part."""
+    """Return the other encodings of encoder and decoder in repetition `number`, by part."""
     every = kinds_of(settings, sizes.all_kinds)
     repeated = [(kinds, sizes.seeds_left_out if _is_one_sided(kinds) else sizes.seeds) for kinds in every]
     return {part_of(*kinds): kinds for kinds, seeds in repeated if number < seeds}
@@ -175,7 +175,7 @@ def _is_one_sided(kinds: Sequence[str]) -> bool:
 
 
 def _spared(comparison: Comparison, trial: Trial) -> Spared | None:
-    """Return the rise of the loss without any positional encoding, if it is known and negligible."""
+    """Return the rise of the loss without any positional encoding if it is known and negligible, else None."""
     folder = comparison.results_folder(EXPERIMENT.name)
     stored = [load_result(folder, replace(trial, part=part)) for part in (TRAINED, part_of(_NONE, _NONE))]
     measured = [EXPERIMENT.measurement.validate_python(each.measured) for each in stored if each and each.measured]
@@ -184,7 +184,7 @@ def _spared(comparison: Comparison, trial: Trial) -> Spared | None:
 
 
 def own_kinds(settings: Section) -> tuple[str, str] | None:
-    """Return the kinds of encoder and decoder positions; None for a model without the choice, or without `none`."""
+    """Return the positional encodings of encoder and decoder; None without a choice that includes `none`."""
     fields = type(settings).model_fields
     if not all(side in fields and _NONE in get_args(fields[side].annotation) for side in _SIDES):
         return None
@@ -193,9 +193,9 @@ def own_kinds(settings: Section) -> tuple[str, str] | None:
 
 
 def kinds_of(settings: Section, every: bool) -> list[tuple[str, str]]:
-    """Return the other kinds of encoder and decoder positions that a model is trained with.
+    """Return the other positional encodings of encoder and decoder that a model is trained with.
 
-    With `every`, each kind in the encoder is combined with each in the decoder.
+    With `every`, each encoder encoding is combined with each decoder encoding.
     """
     own = own_kinds(settings)
     if own is None:
@@ -209,7 +209,7 @@ def kinds_of(settings: Section, every: bool) -> list[tuple[str, str]]:
 
 
 def part_of(encoder: str, decoder: str) -> str:
-    """Return the part of a training with these kinds of positions and the same number of parameters."""
+    """Return the part of a training with these encodings and the same number of parameters."""
     return f"equal-{encoder}-{decoder}".lower().replace("_", "-")
 
 
@@ -219,12 +219,12 @@ def _longest_trained(data: PreparedTranslation) -> int:
 
 
 def with_kinds(settings: Section, kinds: tuple[str, str], longest: int, trained: int) -> Section:
-    """Return the settings with these kinds of positions.
+    """Return the settings with these positional encodings.
 
     Args:
         longest: Rows of a table of learned positions.
-        trained: Tokens of the longest training text. Relative positions tell distances apart up to half of it: larger
-            ones are rare in training, or do not occur at all.
+        trained: Tokens of the longest training text. Relative positions distinguish distances up to half of it, because
+            larger ones are rare in training or do not occur.
     """
     given = settings.model_dump() | dict(zip(_SIDES, kinds, strict=True))
     if "max_positions" in given:
@@ -290,7 +290,7 @@ def losses_of(
 
 
 def place_losses(model: Seq2Seq, data: TokenizedDataset, recipe: Recipe[Any], comparison: Comparison) -> Places:
-    """Return the mean loss of target tokens by position, in bins of ten positions that have enough tokens."""
+    """Return the mean loss of target tokens by position, in bins of ten positions with enough tokens."""
     sums, counts = np.zeros(1), np.zeros(1)
     for _, loss, valid in token_losses(model, data, recipe.batches, comparison.device_context) if len(data) else ():
         width = max(len(sums), valid.shape[1])
@@ -306,7 +306,7 @@ def place_losses(model: Seq2Seq, data: TokenizedDataset, recipe: Recipe[Any], co
 
 EXPERIMENT = Experiment(
     "positions",
-    "What does it know of the order of words?",
+    "How much does it rely on word order?",
     trials,
     measure,
     analyse,

@@ -105,7 +105,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TranslationRun]) ->
         figures=_figures(runs),
         tables=[
             _summary(runs),
-            gates_table("a model before it is judged", {model: gates(own) for model, own in runs.items()}),
+            gates_table("the trained models", {model: gates(own) for model, own in runs.items()}),
             _pairs(pairs),
             losses_at_budgets(runs),
             *filled(*costs(runs)),
@@ -197,7 +197,7 @@ def _assess(model: str, runs: Runs[TranslationRun], pairs: Mapping[tuple[str, st
     still = gained(runs[model])
     facts = {}
     if still is not None and found.standing != "still learning":
-        facts = {"BLEU still gained per doubling of the tokens": round(still, 1)}
+        facts = {"BLEU gain per doubling of the tokens": round(still, 1)}
     return replace(found, facts=facts, variations=variations(model, other, runs) if found.decided else {})
 
 
@@ -219,7 +219,7 @@ def variations(model: str, other: str, runs: Runs[TranslationRun]) -> dict[str, 
     Args:
         model: The candidate.
         other: Its rival.
-        runs: Runs of all candidates; the budgets depend on all of them.
+        runs: Runs of all candidates, which the budgets depend on.
     """
     own, others = runs[model], runs[other]
     sides: dict[str, bool | None] = {}
@@ -252,7 +252,7 @@ def _is_below(own: float | None, other: float | None) -> bool | None:
 
 def _loss_at_rate(choice: RateChoice, times: float, whole: bool) -> float | None:
     losses = choice.whole if whole else zip(choice.tried, choice.losses, strict=True)
-    # the grid has exact halves and doubles
+    # the rates of the grid differ by exact factors of two
     return dict(losses).get(times * choice.chosen)
 
 
@@ -303,7 +303,7 @@ def mean_loss(runs: TranslationRuns, kind: Kind, budget: float) -> Estimate | No
 def losses_at_budgets(runs: Runs[TranslationRun]) -> Table:
     """Build the table of losses at the end and at smaller budgets."""
     known = budgets(runs)
-    columns = [Column("model"), Interval("whole training", "end", 3, "end")]
+    columns = [Column("model"), Interval("full training", "end", 3, "end")]
     for name, (kind, budget) in known.items():
         columns.append(Interval(f"{name} ({budget:.4g} {UNITS[kind]})", name, 3, name))
     rows = [
@@ -311,7 +311,7 @@ def losses_at_budgets(runs: Runs[TranslationRun]) -> Table:
         | {name: mean_loss(own, *each) for name, each in known.items()}
         for model, own in runs.items()
     ]
-    return table("readings", "Validation loss (nats per token) at other budgets than the whole training", columns, rows)
+    return table("readings", "Validation loss (nats per token) at smaller budgets", columns, rows)
 
 
 # Cost of reaching a loss
@@ -346,7 +346,7 @@ def half_reach(runs: Runs[TranslationRun]) -> float | None:
 def costs(runs: Runs[TranslationRun]) -> list[Table]:
     """Build the table of the cost of reaching each level, and of tests at the level of `half_reach`."""
     kinds = _kinds(runs)
-    heads = ["validation loss (nats per token)", "model", "seeds"]
+    heads = ["validation loss (nats per token)", "model", "seeds that reach it"]
     for unit in kinds.values():
         heads += [f"median {unit}", f"low ({unit})", f"high ({unit})"]
     rows = [
@@ -356,8 +356,8 @@ def costs(runs: Runs[TranslationRun]) -> list[Table]:
         if (reached := len(times(own, "updates", level).ended))
     ]
     title = (
-        "What reaching a loss costs: medians over seeds (Kaplan–Meier), ≤ where it was reached before the first look; "
-        "empty where more than half never reach it"
+        "Cost of reaching a validation loss: medians over seeds (Kaplan–Meier); ≤: upper bound, reached before the "
+        "first validation; empty: not reached by half of the seeds"
     )
     return [table("costs", title, heads, rows), _cost_tests(runs, kinds)]
 
@@ -376,7 +376,7 @@ def _cost_cells(runs: TranslationRuns, kind: Kind, level: float) -> tuple[Value,
 def _cost_tests(runs: Runs[TranslationRun], kinds: Mapping[Kind, str]) -> Table:
     level, pairs = half_reach(runs), list(combinations(runs, 2))
     columns = [Column("models"), *(Column(f"p ({unit})", kind, 4) for kind, unit in kinds.items())]
-    columns += [Column(f"p ({unit}), of {len(pairs)}", f"{kind} corrected", 4) for kind, unit in kinds.items()]
+    columns += [Column(f"p ({unit}, Holm)", f"{kind} corrected", 4) for kind, unit in kinds.items()]
     rows: list[dict[str, object]] = []
     if level is not None and all(len(own) > 1 for own in runs.values()):
         rows = [{"models": f"{b} − {a}"} for a, b in pairs]
@@ -384,7 +384,7 @@ def _cost_tests(runs: Runs[TranslationRun], kinds: Mapping[Kind, str]) -> Table:
             found = [log_rank_p(times(runs[a], kind, level), times(runs[b], kind, level)) for a, b in pairs]
             for row, p, corrected in zip(rows, found, holm(found), strict=True):
                 row |= {kind: p, f"{kind} corrected": corrected}
-    title = f"Log-rank tests of what it costs to reach {level} nats per token; then corrected for all pairs (Holm)"
+    title = f"Log-rank tests of the cost of reaching {level} nats per token"
     return table("cost-tests", title, columns, rows)
 
 
@@ -400,10 +400,10 @@ def _cost_figures(runs: Runs[TranslationRun]) -> list[Figure]:
             lines.append(series(model, model, list(known), list(known.values())))
         axes = (axis("validation loss", "nats per token", log=True), axis("median cost over seeds", unit, log=True))
         caption = (
-            "Medians over seeds, while half of them get there; what one sees is how much dearer a better one is. What "
-            "was reached before the first look at the validation set is drawn there: it cost no more."
+            "Medians over seeds (Kaplan–Meier), for losses that half of the seeds reach. For a loss that is reached "
+            "before the first validation, the cost of this validation is an upper bound."
         )
-        shown.append(figure(f"cost-{kind}", f"What reaching a loss costs, in {unit}", axes, lines, caption))
+        shown.append(figure(f"cost-{kind}", f"Cost of reaching a validation loss, in {unit}", axes, lines, caption))
     level = half_reach(runs)
     if level is None:
         return shown
@@ -413,12 +413,12 @@ def _cost_figures(runs: Runs[TranslationRun]) -> list[Figure]:
         x, y = kaplan_meier(found).steps(1.0) if found.ended else ([1.0], [100.0])
         last = max(run.updates[-1] for run in own.values())
         lines.append(series(model, model, [*x, float(last)], [*y, y[-1]]))
-    axes = (axis("updates", log=True), axis("runs that have not reached it", "%"))
+    axes = (axis("updates", log=True), axis("runs that have not reached the loss", "%"))
     caption = (
-        "Kaplan–Meier curves over seeds. A line that ends above 0 has seeds that never got there; one that falls at "
-        "the first look got there then or before."
+        "Kaplan–Meier curves over seeds. A curve that ends above 0 has seeds that never reach the loss. A drop at "
+        "the first validation means that the loss was reached then or earlier."
     )
-    title = f"Which runs have not reached {level:g} nats per token"
+    title = f"Runs that have not reached {level:g} nats per token"
     return [*shown, figure("survival", title, axes, lines, caption)]
 
 
@@ -426,12 +426,12 @@ def _cost_figures(runs: Runs[TranslationRun]) -> list[Figure]:
 
 
 def _figures(runs: Runs[TranslationRun]) -> list[Figure]:
-    tokens = ("tokens", "tokens", axis("target tokens learned from"))
-    seconds = ("seconds", "time", axis("time of training, one thread of a processor or a GPU", "s"))
+    tokens = ("tokens", "tokens", axis("target tokens trained on"))
+    seconds = ("seconds", "time", axis("training time, one CPU thread or a GPU", "s"))
     loss = ("losses", axis("validation loss", "nats per token"))
     scores = {name: partial(_score, metric) for metric, name in (*_NAMES.items(), ("exact", "exact"))}
     return [
-        score_bars(scores, runs, "Intervals (95 %): Student's over seeds; over sentences where there is one seed."),
+        score_bars(scores, runs, "Intervals (95 %): Student's over seeds; with one seed, a bootstrap over sentences."),
         *(curves(runs, "loss", "Learning curves", x, loss) for x in (tokens, seconds)),
         *_cost_figures(runs),
     ]
@@ -445,7 +445,7 @@ def _summary(runs: Runs[TranslationRun]) -> Table:
         Interval("chrF2++", lambda row: _score("chrf", row[1]), 2, "chrF2++"),
         seed_mean("exact (%)", lambda run: run.exact, 1),
         seed_mean("validation loss (nats per token)", lambda run: min(run.losses), 4),
-        Column("BLEU gained in the last doubling", lambda row: gained(row[1]), 2),
+        Column("BLEU gain in the last doubling", lambda row: gained(row[1]), 2),
         Column("parameters", lambda row: first_run(row[1]).parameters),
         Column("Mflop per target token", lambda row: first_run(row[1]).flops / 1e6, 3),
         seed_mean("training (s)", lambda run: run.seconds[-1], 1),
@@ -458,7 +458,7 @@ def _pairs(pairs: Mapping[tuple[str, str], Pair]) -> Table:
     level = LEVEL / max(1, len(pairs))
     columns = [
         Column("models", lambda row: f"{row[0][1]} − {row[0][0]}"),
-        Column("seed resampled", lambda row: row[1].seed),
+        Column("seed of the sentences", lambda row: row[1].seed),
         Interval("BLEU", lambda row: row[1].bleu, 2),
         Column("p (randomisation)", lambda row: row[1].bleu_p, 4),
         Column("chrF2++", lambda row: row[1].chrf.value, 2),
@@ -468,12 +468,12 @@ def _pairs(pairs: Mapping[tuple[str, str], Pair]) -> Table:
         Column("p (both)", lambda row: row[1].over_both and row[1].over_both.p(), 4),
         Column("p (equal within 1 BLEU)", lambda row: row[1].over_both and row[1].over_both.equivalence_p(TIE), 4),
         Column(
-            "seen in 80 %, of all pairs (BLEU)",
+            "detectable with 80 % power, Holm (BLEU)",
             lambda row: row[1].over_both and row[1].over_both.detectable(level=level),
             2,
         ),
     ]
-    title = "Differences between models: of one seed's sentences, and over all seeds and sentences"
+    title = "Differences between models, over the sentences of one seed and over all seeds and sentences"
     return table("pairs", title, columns, pairs.items())
 
 
@@ -493,7 +493,7 @@ def _every_run(runs: Runs[TranslationRun]) -> Table:
         Column("whole run (CPU s)", "run.cpu_seconds", 1),
         Column("signature", lambda row: row.run.scores["bleu"].signature),
     ]
-    return table("runs", "Every run", columns, every_run(runs))
+    return table("runs", "All runs", columns, every_run(runs))
 
 
 def _examples(runs: Runs[TranslationRun]) -> Table:
@@ -502,5 +502,5 @@ def _examples(runs: Runs[TranslationRun]) -> Table:
     columns = [first.sources, first.references, *(run.translations for run in firsts.values())]
     rows = list(zip(*columns, strict=True))
     rows = rows[:: max(1, len(rows) // _EXAMPLES)][:_EXAMPLES]
-    title = "Some sentences of the test set, as each model's first seed translates them"
+    title = "Example translations of the test set, first seed of each model"
     return table("examples", title, ("source", "reference", *firsts), rows)

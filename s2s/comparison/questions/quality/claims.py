@@ -43,10 +43,10 @@ def translates_best(
         sentence += f"; {decision.pair.behind} and {decision.pair.ahead} are equal within {TIE:g} BLEU"
         others = [(each.ahead, each.behind) for each in tested if not each.equal]
         if near := [behind for ahead, behind in others if (pairs.compare(ahead, behind)[1] or 0.0) >= LEVEL]:
-            sentence += f", {listed(near)} may be"
+            sentence += f", {listed(near)} may be, too"
     return Claim(
         name="translates-best",
-        measured="translation of the test set",
+        measured="BLEU on the test set",
         unit="BLEU",
         verdict=decision.verdict,
         sentence=f"{sentence}{decision.because}.",

@@ -1,4 +1,4 @@
-"""Compare trainings at several sizes: the loss at each size, and what a doubling of the size takes off it."""
+"""Compare trainings at several sizes: the loss at each size, and its reduction per doubling of the size."""
 
 import statistics
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.tasks.source_use import SourceUse
 
 MARGIN = 5.0
-"""Equivalence margin of what a doubling takes off the loss, in percent."""
+"""Equivalence margin of the reduction of the loss per doubling, in percent."""
 LEAST = 3
 """Fewest sizes for a slope."""
 
@@ -53,7 +53,7 @@ class ScalingRun(SizeTraining):
     """Measurement of one size: the training at its best learning rate, and the search for this rate."""
 
     factor: int | float  # multiple of the comparison's number of parameters
-    wanted: int  # number of parameters that all models are to have at this size
+    wanted: int  # target number of parameters of all models at this size
     rate: float
     rates: list[tuple[float, float | None]]  # learning rates of short trainings, with their losses
     whole: list[tuple[float, float | None]]  # likewise of full trainings
@@ -112,7 +112,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, ScalingRun]) -> Ana
 
 
 def gain_per_doubling(runs: Runs) -> Difference | None:
-    """Estimate what a doubling of the parameters takes off the loss, in percent, from the slope b of its logarithm.
+    """Estimate the reduction of the loss per doubling of the parameters, in percent, from the slope b of its logarithm.
 
     A line through log₂ of all trainings' losses against log₂ of the parameters without embeddings (Kaplan et al. 2020):
     a doubling leaves 2ᵇ of the loss. The standard error is that of b, by the delta method; a curve that is no line
@@ -175,8 +175,8 @@ def gates(runs: Runs, left: set[float], everywhere: set[float]) -> list[Gate]:
         right, exchanged = (statistics.mean(getattr(each, key) for each in used) for key in ("right", "exchanged"))
         checks.append(uses_its_source(right, exchanged))
     if lacking := ", ".join(f"{factor:g}" for factor in sorted(everywhere - {factor for factor, _ in runs})):
-        # such as a size at which it diverged with some seed
-        checks.append(Gate("all sizes", False, f"it was not measured at {lacking} times the size, where others were"))
+        # such as a size at which it diverged with a seed
+        checks.append(Gate("all sizes", False, f"it was not measured at {lacking} times the size, unlike others"))
     return checks
 
 
@@ -184,14 +184,14 @@ def _converged(runs: Runs, left: set[float]) -> Gate:
     """Check that training is over at enough sizes: its second half lowers the loss by less than `LEARNING`."""
     falls, sizes = _falls(runs), {factor for factor, _ in runs}
     if len(falls) < len(sizes):
-        return Gate("converged", False, "it is not known of every size whether the loss still falls")
+        return Gate("converged", False, "for some sizes it is unknown whether the loss still falls")
     said = [
         f"at {size:g} times the size, the second half of the updates lowered its loss by {falls[size]:.2f} nats"
         + (", and the size is left out" if size in left else "")
         for size in sorted(sizes & left) or [max(falls, key=lambda size: falls[size])]
     ]
     enough = len(sizes - left) >= LEAST
-    return Gate("converged", enough, "; ".join(said) + f" (at {LEAST} sizes, below {LEARNING:g} wanted)")
+    return Gate("converged", enough, "; ".join(said) + f" (below {LEARNING:g} required at {LEAST} sizes)")
 
 
 def _verdict(
@@ -206,12 +206,12 @@ def _verdict(
         if not closed:
             value = gains[model].estimate()
     tokens = statistics.mean(run.tokens for run in models[model].values())
-    quantity = "loss that a doubling of the parameters without embeddings takes off"
+    quantity = "reduction of the loss per doubling of the parameters without embeddings"
     return verdict("scalability", model, value, "%", quantity, found, "parameters", tokens)
 
 
 def _variations(models: Models, model: str, other: str) -> dict[str, bool]:
-    """Return whether the difference keeps its sign with the losses half way, and without the smallest size."""
+    """Return whether the difference keeps its sign with the losses half-way, and without the smallest size."""
 
     def gain(name: str, runs: Runs) -> float | None:
         found = gain_per_doubling(runs)
@@ -243,23 +243,23 @@ def _losses(models: Models, name: str, key: str, horizontal: Axis) -> Figure:
     every = [run for runs in models.values() for run in runs.values()]
     span = [float(end([getattr(run, key) for run in every])) for end in (min, max)]
     baseline = statistics.mean(run.baseline for run in every)
-    shown.append(series("token frequencies alone", "", span, [baseline] * 2, reference=True))
+    shown.append(series("unigram model", "", span, [baseline] * 2, reference=True))
     title = f"Validation loss against {'size' if name == 'parameters' else name}"
     axes = (horizontal, axis("validation loss", "nats per token", log=True))
-    return figure(name, title, axes, shown, "Means over seeds. Dashed: a model of token frequencies.")
+    return figure(name, title, axes, shown, "Means over seeds. The dashed line is the unigram model.")
 
 
 def _gains_table(gains: Mapping[str, Difference], checks: dict[str, list[Gate]]) -> Table:
     columns = [
         "model",
-        Interval("loss taken off per doubling (%)", lambda row: row[1], 1),
-        Column("closed", lambda row: ", ".join(gate.name for gate in failed(checks[row[0]]))),
+        Interval("reduction per doubling (%)", lambda row: row[1], 1),
+        Column("failed checks", lambda row: ", ".join(gate.name for gate in failed(checks[row[0]]))),
     ]
-    return table("gains", "Loss that a doubling of the parameters takes off", columns, list(gains.items()))
+    return table("gains", "Reduction of the loss per doubling of the parameters", columns, list(gains.items()))
 
 
 def _difference_table(models: Models) -> Table:
-    """Table of the differences of two models at each size: ratios of losses."""
+    """Table of the ratios of losses of two models at each size."""
     names, rows = list(models), []
     for i, one in enumerate(names):
         for other in names[i + 1 :]:
@@ -276,10 +276,10 @@ def _difference_table(models: Models) -> Table:
 
     columns = [
         *("models", "size"),
-        Interval("ratio of their losses", lambda row: ratio(row[2]), 3),
+        Interval("ratio of losses", lambda row: ratio(row[2]), 3),
         Column("p (Welch's t-test, Holm)", lambda row: row[3], 4),
     ]
-    return table("differences", "Losses beside each other, at each size", columns, tested)
+    return table("differences", "Ratios of losses at each size", columns, tested)
 
 
 def _sizes(models: Models) -> Table:
@@ -287,7 +287,7 @@ def _sizes(models: Models) -> Table:
         "model",
         Column("size", lambda row: row[2].factor),
         Column("seed", lambda row: row[1]),
-        Column("parameters wanted", lambda row: row[2].wanted),
+        Column("target parameters", lambda row: row[2].wanted),
         Column("parameters", lambda row: row[2].parameters),
         Column("without embeddings", lambda row: row[2].inner),
         Column("width", lambda row: row[2].width),
@@ -299,7 +299,7 @@ def _sizes(models: Models) -> Table:
         Column("training (s)", lambda row: row[2].seconds, 1),
     ]
     rows = [(model, seed, run) for model, runs in models.items() for (_, seed), run in runs.items()]
-    return table("sizes", "Every training", columns, rows)
+    return table("sizes", "All trainings", columns, rows)
 
 
 def _rates(models: Models) -> Table:
@@ -310,6 +310,6 @@ def _rates(models: Models) -> Table:
         for short, whole in [(dict(run.rates), dict(run.whole))]
         for rate in sorted({*short, *whole})
     ]
-    said = "validation loss with {} the updates (nats per token)"
-    columns = ("model", "size", "rate", said.format("a share of"), said.format("all"), "chosen")
-    return table("rates", "Rates tried at each size", columns, rows)
+    head = "validation loss, {} training (nats per token)"
+    columns = ("model", "size", "rate", head.format("short"), head.format("full"), "chosen")
+    return table("rates", "Learning rates tried at each size", columns, rows)

@@ -21,10 +21,10 @@ def gains_more(
 
     Args:
         traits: Traits of the candidates.
-        gains: Share of the loss that a doubling takes off, by model, in percent.
+        gains: Reduction of the loss per doubling, by model, in percent.
         pairs: Differences of all pairs.
         gates: Validity checks by model.
-        variations: Other choices with which the difference of two models keeps its sign.
+        variations: Whether the difference of two models keeps its sign, by variation.
         margin: Difference that counts as equal, in percent.
 
     Returns:
@@ -40,11 +40,11 @@ def gains_more(
     shown = {model: f"{gain.value:.0f} %" for model, gain in gains.items()}
     return Claim(
         name="scales",
-        measured="loss that a doubling of the parameters without embeddings takes off",
+        measured="reduction of the loss per doubling of the parameters without embeddings",
         unit="%",
         verdict=decision.verdict,
-        sentence=f"A doubling takes off {describe_each({m: shown[m] for m in transformers})}, and "
-        f"{describe_each({m: shown[m] for m in others})}{decision.because}.",
+        sentence=f"A doubling of the size lowers the loss by {describe_each({m: shown[m] for m in transformers})}, and "
+        f"by {describe_each({m: shown[m] for m in others})}{decision.because}.",
         numbers=claim_numbers({model: gains.get(model) for model in traits}, "high", gates=gates),
         p=decision.p,
         test="" if decision.p is None else "t-test of slopes",

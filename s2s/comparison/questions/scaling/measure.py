@@ -188,7 +188,7 @@ def _numbers(comparison: Comparison) -> dict[str, object]:
 
 EXPERIMENT = Experiment(
     "scaling",
-    "What does a larger model gain?",
+    "How much does the loss fall when a model gets larger?",
     trials,
     measure,
     analyse,

@@ -31,8 +31,8 @@ CLAIM = TaskClaim(
     "tracks",
     ahead=lambda traits: traits.recurrence == "steps",
     behind=lambda traits: traits.self_attention,
-    measured="symbols after which the state is right (width {width}, trained to {trained} for {updates} updates)",
-    groups=("step by step", "with self-attention"),
+    measured="symbols up to which the state is correct (width {width}, up to {trained} in training, {updates} updates)",
+    groups=("with step-by-step recurrence", "with self-attention"),
     verb="tracks",
 )
 

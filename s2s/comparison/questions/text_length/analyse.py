@@ -60,10 +60,10 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TextLengthRun]) -> 
         rows += [(model, *row) for row in zip(spans, map(len, words), fall.scores, strict=True)]
     shown = figure(
         "accuracy",
-        "Accuracy against the length of the text",
-        (axis("words of the text, mean of its bucket"), axis("accuracy", "%")),
+        "Accuracy against text length",
+        (axis("text length, mean of the bucket", "words"), axis("accuracy", "%")),
         lines,
-        "Buckets have equally many texts. Intervals (95 %): texts drawn with replacement.",
+        "Buckets have equally many texts. Intervals (95 %): bootstrap over texts.",
     )
     differences = [(model, each.difference, each.slope) for model, each in falls.items()]
     for (a, first), (b, second) in combinations(falls.items(), 2):
@@ -83,12 +83,12 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TextLengthRun]) -> 
         Interval(f"accuracy per {_STEP} words", itemgetter(2), 2, "slope"),
     )
     heads = ("model", "words", "texts", Interval("accuracy (%)", itemgetter(3), 2))
-    title = "What length costs, and how much more it costs one model than another"
+    title = "Accuracy on the longest texts minus that on the shortest: models and differences"
     return Analysis(
         findings=[_verdict(model, falls, chance) for model in falls],
         figures=[shown],
         tables=[
-            table("buckets", "Accuracy by the length of the text", heads, rows),
+            table("buckets", "Accuracy by text length", heads, rows),
             table("differences", title, columns, differences),
         ],
     )
@@ -159,7 +159,7 @@ def _verdict(model: str, falls: Mapping[str, Fall], chance: float) -> Verdict:
     own = falls[model]
     seeds = len(own.right)
     runs = "" if seeds == 1 else f", mean of {seeds_in_words(seeds)}"
-    quantity = f"accuracy on the longest texts minus that on the shortest, {len(own.rows)} equal parts{runs}"
+    quantity = f"accuracy on the longest texts minus that on the shortest, {len(own.rows)} equal buckets{runs}"
     facts: dict[str, float | str] = {
         "accuracy on the shortest (%)": round(own.scores[0].value, 1),
         f"accuracy per {_STEP} words (points)": round(own.slope.value, 1),
@@ -169,19 +169,19 @@ def _verdict(model: str, falls: Mapping[str, Fall], chance: float) -> Verdict:
 
 
 def _assess(model: str, falls: Mapping[str, Fall], chance: float) -> Assessment:
-    """Compare a candidate with the one that loses least of the others."""
-    # accuracy is below that of naming the most frequent class in all buckets
+    """Compare a candidate with the one of the others that loses least accuracy."""
+    # models that are worse than the most frequent class in all buckets
     guessing = [name for name, each in falls.items() if max(score.value for score in each.scores) < chance]
     if model in guessing:
         return Assessment(
-            "", reasons=(f"its accuracy is below that of the commonest class, {chance:.0f} %, at all lengths",)
+            "", reasons=(f"its accuracy is below that of the most frequent class, {chance:.0f} %, at all lengths",)
         )
     same = [name for name in falls if name not in guessing and len(falls[name].words) == len(falls[model].words)]
     others = [name for name in same if name != model]
     if not others:
-        return Assessment("", reasons=("no other model was measured that is better than the commonest class",))
+        return Assessment("", reasons=("no other model is better than the most frequent class",))
     other = max(others, key=lambda name: falls[name].difference.value)
     more, p = Pairwise.of(same, lambda a, b: _compare(falls[a], falls[b])).compare(model, other)
     if more is None or p is None:
         return Assessment("", other, reasons=("too few texts for a test",))
-    return Assessment("", other, more.estimate(), "points lost less", p, "t-test over seeds and texts, Holm")
+    return Assessment("", other, more.estimate(), "points", p, "t-test over seeds and texts, Holm")

@@ -24,7 +24,7 @@ def measure(comparison: Comparison, trial: Trial) -> TextLengthRun:
 
 EXPERIMENT = Experiment(
     "text-length",
-    "Does it get worse with the length of the text?",
+    "Does accuracy fall with text length?",
     each_run,
     measure,
     analyse,

@@ -1,4 +1,4 @@
-"""Analyse fine-tuning: losses after it, and gains over equally long trainings from scratch or on unrelated pairs."""
+"""Analyse fine-tuning: losses, and gains over equally long trainings from scratch or after unrelated pairs."""
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,18 +32,19 @@ from s2s.tasks.source_use import SourceUse
 SHARES = (1, 10)
 """Percentages of the fine-tuning pairs that are used."""
 MARGIN = 0.05
-"""Equivalence margin in nats per token: what a doubling of the tokens may still gain."""
+"""Equivalence margin in nats per token: the limit of the gain per doubling of the tokens in a converged training."""
 ARMS = {"scratch": "from scratch", "unrelated": "after unrelated pairs", "real": "after the other direction"}
+"""Titles of the conditions, by their names in measurements."""
 _CONTROLS = ("scratch", "unrelated")
-# the share of the table's cell
+# share of the pairs in the table of verdicts
 _SHOWN = 10
-# relative difference of the arms' target tokens that is accepted
+# largest accepted relative difference of the target tokens of the conditions
 _TOKENS = 0.03
 
 
 @dataclass(frozen=True)
 class Pretraining:
-    """Training before the fine-tuning; zeros for an arm without one."""
+    """Training before the fine-tuning; zeros for a condition without one."""
 
     updates: int = 0
     tokens: int = 0  # target tokens
@@ -53,7 +54,7 @@ class Pretraining:
 
 @dataclass(frozen=True)
 class Arm:
-    """Measurement of an arm: trainings on the few pairs, one for each learning rate."""
+    """Measurement of a condition: trainings on the few pairs, one for each learning rate."""
 
     updates: list[int]  # optimizer steps before each validation
     tokens: int  # target tokens
@@ -80,7 +81,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class TransferRun:
-    """Measurement of a trained candidate: three arms with an equal number of updates."""
+    """Measurement of a trained candidate: three conditions with the same number of updates."""
 
     share: int  # percentage of the fine-tuning pairs
     pairs: int  # number of fine-tuning pairs
@@ -91,7 +92,7 @@ class TransferRun:
 
 @dataclass(frozen=True)
 class Untrained:
-    """Measurement of a candidate that is not trained because it still learns with all pairs."""
+    """Measurement of a candidate that is not fine-tuned because its training on all pairs has not converged."""
 
     share: int
     slope: float  # change of the validation loss per doubling of the tokens
@@ -114,8 +115,8 @@ class Gain:
         """Return the mean gain over seeds, in nats per token.
 
         Args:
-            control: The other arm; the better one if empty.
-            rate: Learning rate; the best one of each arm if empty.
+            control: The other condition; the better one if empty.
+            rate: Learning rate; the best one of each condition if empty.
         """
         arm = control or self.control
         return statistics.mean(run.arms[arm].loss(rate) - run.arms["real"].loss(rate) for run in self.runs.values())
@@ -124,13 +125,13 @@ class Gain:
     def control(self) -> str:
         """The control with the lower loss.
 
-        Unrelated pairs may help, since they teach both languages, or harm, since they teach to ignore the source. A
-        gain over the worse of the two could be the harm of a control.
+        Unrelated pairs may help, because they teach both languages, or harm, because they teach the model to ignore the
+        source. A gain over the worse of the two could be the harm of a control.
         """
         return min(_CONTROLS, key=self.mean)
 
     def loss(self, arm: str = "real", rate: str = "") -> float:
-        """Return the mean validation loss of an arm over seeds, in nats per token."""
+        """Return the mean validation loss of a condition over seeds, in nats per token."""
         return statistics.mean(run.arms[arm].loss(rate) for run in self.runs.values())
 
     @property
@@ -182,7 +183,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TransferRun | Untra
         tables=[
             _after_table(gains),
             _gains_table(gains),
-            gates_table("the arms before a gain is compared", checks, ("model", "pairs (%)", "name")),
+            gates_table("the conditions", checks, ("model", "pairs (%)", "name")),
             _arms_table(gains),
         ],
         seeds=seeds,
@@ -223,7 +224,7 @@ def _compare(first: list[Counts], second: list[Counts]) -> Difference | None:
 
 
 def _corrected(gains: Gains) -> Gains:
-    """The gains with p-values, Holm-corrected together."""
+    """Return the gains with p-values, Holm-corrected together."""
     known = {
         (model, share, arm): over.p()
         for model, share, gain in _iterate_gains(gains)
@@ -241,31 +242,31 @@ def _corrected(gains: Gains) -> Gains:
 
 
 def gates(gain: Gain) -> list[Gate]:
-    """Return the validity checks of a candidate's arms."""
+    """Return the validity checks of a candidate's conditions."""
     runs = list(gain.runs.values())
     checks = [_equal_totals(runs)]
     if used := [use for run in runs if (use := run.arms["real"].before.source_use)]:
         right, exchanged = (statistics.mean(getattr(each, key) for each in used) for key in ("right", "exchanged"))
         learned = uses_its_source(right, exchanged)
-        checks.append(replace(learned, sentence=f"before the few pairs, {learned.sentence}"))
+        checks.append(replace(learned, sentence=f"after pre-training, {learned.sentence}"))
     best = max(statistics.mean(run.arms[arm].bleu for run in runs) for arm in ARMS)
-    return [*checks, translates(best, "with the best arm"), *(_arm_converged(arm, gain) for arm in ARMS)]
+    return [*checks, translates(best, "in the best condition"), *(_arm_converged(arm, gain) for arm in ARMS)]
 
 
 def _equal_totals(runs: list[TransferRun]) -> Gate:
-    """Check that all arms have equal updates and nearly equal target tokens."""
+    """Check that all conditions have equal updates and nearly equal target tokens."""
     updates = {arm.before.updates + arm.updates[-1] for run in runs for arm in run.arms.values()}
     tokens = [statistics.mean(run.arms[arm].before.tokens + run.arms[arm].tokens for run in runs) for arm in ARMS]
-    said = f"arms learned from {min(tokens):,.0f} to {max(tokens):,.0f} target tokens in {min(updates)} updates"
+    said = f"conditions have {min(tokens):,.0f} to {max(tokens):,.0f} target tokens in {min(updates)} updates"
     passed = len(updates) == 1 and max(tokens) / min(tokens) - 1 <= _TOKENS
-    return Gate("equal totals", passed, f"{said} (≤ {100 * _TOKENS:g} % apart wanted)")
+    return Gate("equal totals", passed, f"{said} (a difference of ≤ {100 * _TOKENS:g} % required)")
 
 
 def _arm_converged(arm: str, gain: Gain) -> Gate:
-    """Check that an arm has converged.
+    """Check that a condition has converged.
 
-    The worse control need not, unless another doubling of the tokens would bring it down to the better one. This
-    extrapolates linearly in the logarithm of the tokens, where real trainings fall less.
+    The worse control is exempt, unless another doubling of the tokens would bring its loss down to that of the better
+    one. The loss is extrapolated linearly in the logarithm of the tokens; losses of real trainings fall less.
     """
     runs, control = list(gain.runs.values()), gain.control
     # without the first validation, which is before the first update
@@ -276,16 +277,16 @@ def _arm_converged(arm: str, gain: Gain) -> Gate:
     slope, least = slope_per_doubling(updates, losses), statistics.mean(run.arms[control].loss() for run in runs)
     if gate.passed or slope is None or arm in ("real", control) or losses[-1] + slope <= least:
         return Gate(gate.name, gate.passed, said)
-    said += f": to {losses[-1] + slope:.2f} with the next, not to {least:.2f} {ARMS[control]}"
+    said += f"; the next would lower it to {losses[-1] + slope:.2f}, which is above {least:.2f} {ARMS[control]}"
     return Gate(gate.name, True, said)
 
 
 def _quantity(share: int) -> str:
-    return f"validation loss after learning from {share} % of the pairs, pre-trained on the other direction"
+    return f"validation loss after fine-tuning on {share} % of the pairs, pre-trained on the other direction"
 
 
 def worth(own: Mapping[int, Gain], share: int) -> float | str:
-    """Return how many pairs reach the loss after fine-tuning if training begins from scratch.
+    """Return the number of pairs with which training from scratch reaches the loss after fine-tuning.
 
     Between two shares of the pairs, the loss from scratch is interpolated linearly in the logarithm of their number.
 
@@ -319,13 +320,13 @@ def _verdict(model: str, gains: Gains, checks: Mapping[tuple[str, int], list[Gat
     test = "t-test over seeds and sentences, Holm"
     found = assess_pair(model, other, pairs, closed, "nats", MARGIN, 2, test=test)
     if found.difference:
-        # tested as a score, where high is good, and shown as a loss
+        # tested as a score (higher is better), shown as a loss
         found = replace(found, difference=_negative(found.difference))
     reasons = tuple(gate.sentence for gate in failed(closed[model]))
-    facts: dict[str, float | str] = {"BLEU after": round(gain.bleu.value, 1)}
+    facts: dict[str, float | str] = {"BLEU after fine-tuning": round(gain.bleu.value, 1)}
     if not reasons:
         facts["pairs without pre-training that are as good"] = worth(own, share)
-        for arm, over in (("unrelated", "unrelated pairs"), ("scratch", "the few pairs alone")):
+        for arm, over in (("unrelated", "unrelated pairs"), ("scratch", "training from scratch")):
             facts[f"gain over {over} (nats)"] = round(gain.mean(arm), 2)
             if arm in gain.p:
                 facts[f"p of the gain over {over}"] = float(f"{gain.p[arm]:.2g}")
@@ -339,7 +340,7 @@ def _verdict(model: str, gains: Gains, checks: Mapping[tuple[str, int], list[Gat
 
 
 def _untrained_verdict(model: str, run: Untrained) -> Verdict:
-    reason = f"its loss still falls by {-run.slope:.2f} nats with each doubling of the tokens, with all pairs"
+    reason = f"its loss still falls by {-run.slope:.2f} nats per doubling of the tokens, with all pairs"
     found = Assessment("still learning", reasons=(reason,), facts={"updates with all pairs": run.updates})
     return verdict("fine-tuning", model, None, "nats per token", _quantity(run.share), found, "loss")
 
@@ -388,31 +389,31 @@ def _arms_figure(gains: Gains, name: str, words: str, label: str, unit: str, val
         for model, share, gain in _iterate_gains(gains)
     ]
     caption = (
-        "All arms have equal updates and tokens in all, and the best of equally many looks counts. Intervals (95 %): "
-        "Student's over seeds, from three seeds on."
+        "All conditions have the same number of updates, tokens and validations; the best validation counts. Intervals "
+        "(95 %): Student's over seeds, from three seeds on."
     )
-    title = f"{words} with few pairs, by what was learned before"
-    return figure(name, title, (axis("arm"), axis(label, unit)), shown, caption, "bars")
+    title = f"{words} with few pairs, by pre-training"
+    return figure(name, title, (axis("condition"), axis(label, unit)), shown, caption, "bars")
 
 
 def _curves(gains: Gains, share: int) -> Figure:
-    """Validation losses of each candidate's first seed, at the best learning rate."""
+    """Draw the validation losses of each candidate's first seed, at the best learning rate."""
     shown = []
     for model, own in gains.items():
         arms = first_run(own[share].runs).arms if share in own else {}
         for name, called in ARMS.items() if arms else ():
             x = [arms[name].before.updates + update for update in arms[name].updates]
             shown.append(series(f"{model}, {called}", model, x, arms[name].curve))
-    axes = (axis("updates, those before included"), axis("validation loss", "nats per token"))
-    title = f"Validation loss while learning from {share} % of the pairs, first seed"
+    axes = (axis("updates, including pre-training"), axis("validation loss", "nats per token"))
+    title = f"Validation loss in training on {share} % of the pairs, first seed"
     return figure(f"curve-{share}", title, axes, shown)
 
 
 def _after_table(gains: Gains) -> Table:
     columns = [
         *("model", "pairs (%)", "pairs"),
-        Interval("validation loss after (nats per token)", itemgetter(3), 3, "loss"),
-        Interval("BLEU after, greedy", itemgetter(4), 1, "BLEU"),
+        Interval("validation loss (nats per token)", itemgetter(3), 3, "loss"),
+        Interval("BLEU, greedy", itemgetter(4), 1, "BLEU"),
         Column("pairs without pre-training that are as good", itemgetter(5)),
     ]
     rows = (
@@ -424,7 +425,7 @@ def _after_table(gains: Gains) -> Table:
         )
         for model, share, gain in _iterate_gains(gains)
     )
-    return table("after", "Loss and BLEU with few pairs, after learning the other direction", columns, rows)
+    return table("after", "Loss and BLEU with few pairs, pre-trained on the other direction", columns, rows)
 
 
 def _gains_table(gains: Gains) -> Table:
@@ -442,25 +443,29 @@ def _gains_table(gains: Gains) -> Table:
         *map(Column, ("model", "pairs (%)", "seeds", "gain over")),
         Interval("loss (nats per token)", "gain", 3),
         Column("p (Holm)", "p", 4),
-        Column("seen in 80 % (nats per token)", lambda row: row["over"] and row["over"].detectable(level=level), 3),
-        Column("at the last look (nats per token)", "last", 3),
+        Column(
+            "detectable with 80 % power (nats per token)",
+            lambda row: row["over"] and row["over"].detectable(level=level),
+            3,
+        ),
+        Column("loss at the last validation (nats per token)", "last", 3),
         Column("BLEU", "bleu", 2),
     ]
-    return table("gains", "What learning the other direction before gains", columns, rows)
+    return table("gains", "Gains of pre-training on the other direction", columns, rows)
 
 
 def _arms_table(gains: Gains) -> Table:
     columns = [
-        *("model", "pairs (%)", "seed", "arm", "pairs"),
-        Column("updates before", lambda row: row[-1].before.updates),
+        *("model", "pairs (%)", "seed", "condition", "pairs"),
+        Column("updates of pre-training", lambda row: row[-1].before.updates),
         Column("updates", lambda row: row[-1].updates[-1]),
         Column("target tokens", lambda row: row[-1].before.tokens + row[-1].tokens),
-        Column("rate", lambda row: float(min(row[-1].curves, key=lambda rate: min(row[-1].curves[rate])))),
-        Column("best after", lambda row: row[-1].updates[int(np.argmin(row[-1].curve))]),
+        Column("learning rate", lambda row: float(min(row[-1].curves, key=lambda rate: min(row[-1].curves[rate])))),
+        Column("updates to the best validation", lambda row: row[-1].updates[int(np.argmin(row[-1].curve))]),
         Column("validation loss (nats per token)", lambda row: row[-1].loss(), 4),
         Column("BLEU, greedy", lambda row: row[-1].bleu, 2),
-        Column("training and looks (s)", lambda row: row[-1].seconds, 1),
-        Column("training before (s)", lambda row: row[-1].before.seconds, 1),
+        Column("training and validation (s)", lambda row: row[-1].seconds, 1),
+        Column("pre-training (s)", lambda row: row[-1].before.seconds, 1),
     ]
     rows = [
         (model, share, seed, called, run.pairs, run.arms[arm])
@@ -468,4 +473,4 @@ def _arms_table(gains: Gains) -> Table:
         for seed, run in gain.runs.items()
         for arm, called in ARMS.items()
     ]
-    return table("arms", "Every training", columns, rows)
+    return table("arms", "All trainings", columns, rows)

@@ -28,7 +28,7 @@ def learns_best(
         pairs: Differences of the negative losses of all pairs.
         gates: Validity checks by model.
         variations: Other choices with which the difference of two models keeps its sign.
-        margin: Difference of two losses that counts as equal.
+        margin: Equivalence margin of two losses.
 
     Returns:
         The claim; None without a Transformer, or without another model.
@@ -44,11 +44,11 @@ def learns_best(
     without = {model: number(loss, 2) for model, loss in alone.items()}
     return Claim(
         name="transfers",
-        measured="loss after a short pre-training in the other direction, then few pairs (after the few pairs alone)",
+        measured="loss after short pre-training on the other direction and fine-tuning on few pairs (from scratch)",
         unit="nats per token",
         verdict=decision.verdict,
         sentence=f"The loss is {describe_each({m: shown[m] for m in transformers})} against "
-        f"{describe_each({m: shown[m] for m in others})}{decision.because}. After the few pairs alone it is "
+        f"{describe_each({m: shown[m] for m in others})}{decision.because}. From scratch, it is "
         f"{describe_each(without)}.",
         numbers=claim_numbers(
             {model: losses.get(model) for model in traits}, "low", notes=without, gates=gates, pairs=pairs

@@ -61,7 +61,7 @@ class Sizes:
 
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(0.5, 0.25, (1.0,), looks=6, sentences=150, seeds=1),
-    # the longest arm hardly falls in its last half; 1 % of the pairs would be too few
+    # the longest training hardly improves in its last half; 1 % of the pairs would be too few
     "lecture": Sizes(0.15, 0.35, (1.0,), looks=10, sentences=100, seeds=None, shares=SHARES[1:]),
     "definitive": Sizes(0.2, 0.07, (0.5, 1.0), looks=6, sentences=500, seeds=3),
     "definitive on a GPU": Sizes(1.0, 0.4, (0.5, 1.0, 2.0), looks=12, sentences=500, seeds=None),
@@ -75,11 +75,11 @@ class _Training:
     curve: list[float]  # loss at each validation, in nats per token
     tokens: int  # target tokens
     weights: dict[str, Tensor]  # at the best validation
-    losses: np.ndarray  # of each validation sentence there, summed over its tokens
+    losses: np.ndarray  # of each validation sentence at the best validation, summed over its tokens
 
 
 def trials(comparison: Comparison) -> list[Trial]:
-    """Return a trial for each seed, share of the pairs and model; the models in turn."""
+    """Return a trial for each seed, share of the pairs and model; models alternate."""
     sizes = comparison.sizes(SIZES)
     return [
         Trial(model, f"equal-{share}", seed)
@@ -90,9 +90,9 @@ def trials(comparison: Comparison) -> list[Trial]:
 
 
 def measure(comparison: Comparison, trial: Trial) -> TransferRun | Untrained:
-    """Train three arms with equal updates and tokens, which end with the same few pairs.
+    """Train the three conditions, which have equal updates and tokens and end with the same few pairs.
 
-    A model that still learns with all pairs and all updates is not trained.
+    A model whose training on all pairs has not converged is not fine-tuned.
     """
     sizes, seed, candidate = comparison.sizes(SIZES), trial.seed or 0, comparison.candidate(trial.model)
     share = int(trial.part.removeprefix("equal-"))
@@ -101,7 +101,7 @@ def measure(comparison: Comparison, trial: Trial) -> TransferRun | Untrained:
     recipe = shared_pieces(candidate.translation)
     data = prepared(recipe)
     pairs = few_pairs(data.train, recipe, seed, share)
-    # equal updates learn from equally many tokens only if the batches of few pairs are as full as those of many
+    # equal updates have equal tokens only if the batches of few pairs are as full as those of many
     wanted = tokens_of(few_pairs(data.train, recipe, seed, sizes.shares[0]), recipe.batches.tokens)
     starts = {
         name: pretrained(comparison, trial.model, seed, name == "real", wanted) for name in ARMS if name != "scratch"
@@ -277,7 +277,7 @@ def _numbers(comparison: Comparison) -> dict[str, object]:
 
 EXPERIMENT = Experiment(
     "transfer",
-    "How good is it with few pairs, after learning the other direction?",
+    "How good is a model after fine-tuning on few pairs, if it was pre-trained on the other direction?",
     trials,
     measure,
     analyse,
