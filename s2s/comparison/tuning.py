@@ -37,24 +37,10 @@ TRIAL_SEED = 0
 """Seed of all tuning trials; the seeds of repetitions start at 1."""
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of the search.
-
-    Attributes:
-        share: Updates of a short training, as a share of a full training.
-        whole: Number of the best trials that are trained in full.
-    """
-
-    share: float
-    whole: int
-
-
-SIZES: dict[Scale, Sizes] = {
-    "quick": Sizes(share=0.25, whole=0),
-    "lecture": Sizes(share=0.15, whole=2),
-    "definitive": Sizes(share=0.15, whole=2),
-}
+SHARE = 0.15
+"""Updates of a short training, as a share of a full training."""
+FULL_TRIALS: dict[Scale, int] = {"quick": 0, "lecture": 2, "definitive": 2}
+"""Number of the best trials that are trained in full."""
 _LAYERS = ("encoder_layers", "decoder_layers")
 _RESIDUAL = "residual"
 
@@ -161,7 +147,7 @@ def short_training(recipe: ComparedRecipe, seed: int, device_context: DeviceCont
 
 def _trials(comparison: Comparison) -> list[Trial]:
     """Return the stored trials of each model, and the next ones."""
-    whole, trials = comparison.sizes(SIZES).whole, list[Trial]()
+    whole, trials = comparison.sizes(FULL_TRIALS), list[Trial]()
     for candidate in comparison.candidates:
         losses = _losses(comparison, candidate)
         tried = [*losses, *next_trials(candidate.depths, losses, whole)]
@@ -171,7 +157,7 @@ def _trials(comparison: Comparison) -> list[Trial]:
 
 def foreseen(comparison: Comparison) -> list[Trial]:
     """Return the stored trials, and the future ones if no grid has to be extended."""
-    whole, trials = comparison.sizes(SIZES).whole, list[Trial]()
+    whole, trials = comparison.sizes(FULL_TRIALS), list[Trial]()
     for candidate in comparison.candidates:
         losses = _losses(comparison, candidate)
         # Assumed losses are higher than the stored ones, so that stored trials stay the best.
@@ -200,7 +186,7 @@ def _measure(comparison: Comparison, cell: Trial) -> TuningMeasurement:
         curve = learning_curve(folder, comparison.device_context)
         slope = slope_per_doubling(curve.tokens, curve.losses)
         return TuningMeasurement(curve.losses[-1], curve.seconds[-1], recipe.training.updates, slope)
-    recipe = shortened(recipe, comparison.sizes(SIZES).share)
+    recipe = shortened(recipe, SHARE)
     loss, seconds = short_training(recipe, TRIAL_SEED, comparison.device_context)
     return TuningMeasurement(loss, seconds, recipe.training.updates)
 

@@ -201,7 +201,7 @@ def test_a_comparison_that_goes_on_on_a_gpu_asks_what_it_asked_before(counting, 
         return counting.trials(contest)
 
     _asks(monkeypatch, trials=cells)
-    monkeypatch.setitem(tuning.SIZES, "definitive", tuning.SIZES["quick"])
+    monkeypatch.setitem(tuning.FULL_TRIALS, "definitive", 0)
     folder = begin(tmp_path / "moved", "rnn", "lstm")
     summary = setup.load_summary(folder).model_copy(update={"profile": "definitive"})
     _went_on(folder, summary=summary)

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -109,8 +108,8 @@ def one_rate(session: Session) -> None:
 
     for name, value in (("RATES", (0.004,)), ("LOWEST", 0.004), ("HIGHEST", 0.004)):
         session.monkeypatch.setattr(f"s2s.comparison.tuning_search.{name}", value)
-    for scale, sizes in tuning.SIZES.items():
-        session.monkeypatch.setitem(tuning.SIZES, scale, replace(sizes, whole=0))
+    for profile in tuning.FULL_TRIALS:
+        session.monkeypatch.setitem(tuning.FULL_TRIALS, profile, 0)
     session.monkeypatch.setattr(tuning, "depths_of", lambda recipe, own: ())
 
 
