@@ -111,7 +111,7 @@ def _cells(folder: Path) -> dict[str, object]:
             return {key: timeless(each) for key, each in value.items() if "seconds" not in key}
         return value
 
-    cells = (folder / "cells").rglob("*.json")
+    cells = (folder / "cells").glob("*/*.json")
     return {str(path.relative_to(folder)): timeless(json.loads(path.read_text())) for path in cells}
 
 

@@ -6,7 +6,7 @@ from s2s.data.synthetic_tasks import AssociativeRecall
 
 _TASK = AssociativeRecall(trained=(1, 2, 4, 8, 16, 32, 64), tested=(1, 2, 4, 8, 16, 32, 64))
 PLANS: dict[Scale, list[TaskPlan]] = {
-    "quick": [TaskPlan(_TASK, 64, (), seeds=4, other_seeds=0, updates=600, trial=250, settle=150, rows=50)],
+    "quick": [TaskPlan(_TASK, 64, (), seeds=4, other_seeds=0, updates=600, trial=150, settle=150, rows=50)],
     "lecture": [
         TaskPlan(_TASK, 64, (32, 16), seeds=8, other_seeds=4, updates=1_500, trial=500, rows=100, longer=6_000)
     ],

@@ -8,7 +8,7 @@ _TASK = Copying(
     26, trained=range(1, 51), tested=(1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 30, 40, 50, 75, 100, 150, 200)
 )
 PLANS: dict[Scale, list[TaskPlan]] = {
-    "quick": [TaskPlan(_TASK, 64, (), seeds=4, other_seeds=0, updates=1_000, trial=300, settle=150, rows=100)],
+    "quick": [TaskPlan(_TASK, 64, (), seeds=4, other_seeds=0, updates=1_000, trial=200, settle=150, rows=100)],
     "lecture": [TaskPlan(_TASK, 64, (32, 16), seeds=8, other_seeds=4, updates=2_000, trial=500, longer=8_000)],
     "definitive": [TaskPlan(_TASK, 64, (128, 32, 16), seeds=8, other_seeds=8, updates=8_000, trial=1_000)],
 }

@@ -81,6 +81,7 @@ SIZES: dict[Scale, Sizes] = {
     # a median has no interval below six seeds
     "quick": Sizes(
         distances={"recall": Distances(_POWERS[:5], _POWERS[5:11], 2_000, forms=("full",))},
+        tested=100,
         budget=replace(_BUDGET, settle=250),
         further=3,
         other=False,

@@ -17,7 +17,7 @@ def _plan(
 
 
 PLANS: dict[Scale, list[TaskPlan]] = {
-    "quick": [replace(_plan("parity", 4, 800, 250), settle=150)],
+    "quick": [replace(_plan("parity", 4, 800, 150), settle=150)],
     "lecture": [
         _plan("s3", 8, 1_500, 500, (32, 16), longer=6_000),
         _plan("parity", 8, 1_500, 500),
