@@ -19,7 +19,7 @@ from s2s.comparison.paired_tests import listed
 from s2s.comparison.reporting import Column, axis, figure, filled, series, table, verdict
 from s2s.comparison.results import Claim, Figure, Table, Verdict
 from s2s.comparison.spec import Analysis, Candidate, Comparison, Experiment, Scale, Trial, by_model, check_translates
-from s2s.comparison.task_training import Budget, Ending, Rates, TaskModel, TaskRun, Validation, cached_rates, search
+from s2s.comparison.task_training import Budget, Ending, Rates, TaskModel, TaskRun, Validation, find_rates, search
 from s2s.comparison.tuning import TRIAL_SEED
 from s2s.data.synthetic_tasks import SyntheticTask
 from s2s.evaluation.differences import LEVEL
@@ -172,17 +172,17 @@ def trials(comparison: Comparison, plans: Sequence[TaskPlan]) -> list[Trial]:
     decide_first = [(plan, plan.width, plan.seeds) for plan in plans]
     decide_first += [(plan, width, plan.other_seeds) for plan in plans for width in plan.others]
     for plan, width, seeds in decide_first:
-        searches = [_search_of(model, plan, width) for model in comparison.models]
+        searches = [_search_trial(model, plan, width) for model in comparison.models]
         made += searches
         made += [Trial(s.model, plan.part(width), seed, search=s) for seed in range(1, seeds + 1) for s in searches]
     for plan in (plan for plan in plans if plan.longer):
-        searches = [_search_of(model, plan, plan.width) for model in comparison.models]
+        searches = [_search_trial(model, plan, plan.width) for model in comparison.models]
         seeds = range(1, plan.other_seeds + 1)
         made += [Trial(s.model, plan.longer_part, seed, search=s) for seed in seeds for s in searches]
     return made
 
 
-def _search_of(model: str, plan: TaskPlan, width: int) -> Trial:
+def _search_trial(model: str, plan: TaskPlan, width: int) -> Trial:
     return Trial(model, f"{plan.part(width)}-rates")
 
 
@@ -202,13 +202,13 @@ def measure(comparison: Comparison, trial: Trial, plans: Plans, question: str) -
         (plan, width)
         for plan in comparison.sizes(plans)
         for width in (plan.width, *plan.others)
-        if trial.part in (plan.part(width), _search_of(trial.model, plan, width).part)
+        if trial.part in (plan.part(width), _search_trial(trial.model, plan, width).part)
         or (width == plan.width and trial.part == plan.longer_part)
     )
     if trial.seed is None or trial.search is None:
         return search(lambda rate: _start(comparison, trial, plan, width, rate), None)
     measure_rates = partial(measure, comparison, plans=plans, question=question)
-    rates = cached_rates(comparison.results_folder(question), measure_rates, trial.search, "fp32")
+    rates = find_rates(comparison.results_folder(question), measure_rates, trial.search, "fp32")
     if trial.part == plan.longer_part and plan.longer:
         plan = replace(plan, updates=plan.longer)
     run = _start(comparison, trial, plan, width, rates.best)

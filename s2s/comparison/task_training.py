@@ -180,7 +180,7 @@ class Run(ABC):
 AnyRun = TypeVar("AnyRun", bound=Run)
 
 
-def cached_rates(folder: Path, measure: Callable[[Trial], object], trial: Trial, precision: str) -> Rates:
+def find_rates(folder: Path, measure: Callable[[Trial], object], trial: Trial, precision: str) -> Rates:
     """Return the result of a search for a learning rate, cached in a file.
 
     Args:

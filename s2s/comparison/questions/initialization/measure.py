@@ -14,7 +14,7 @@ from s2s.comparison.questions.gradients.sweep import sweep_parameter_of
 from s2s.comparison.questions.initialization.analyse import Start, analyse
 from s2s.comparison.spec import Comparison, Experiment, NotForThisModel, Scale, Trial, check_translates
 from s2s.comparison.task_question import OPTIONS, encoder_width
-from s2s.comparison.task_training import Budget, Rates, TaskModel, TaskRun, cached_rates, search
+from s2s.comparison.task_training import Budget, Rates, TaskModel, TaskRun, find_rates, search
 from s2s.comparison.tuning import TRIAL_SEED
 from s2s.data.synthetic_tasks import FirstSymbol
 from s2s.models.base import Seq2Seq
@@ -72,7 +72,7 @@ def measure(comparison: Comparison, trial: Trial) -> Start | Rates:
         chance = _TASK.shortcut_accuracy(1)
         return search(lambda rate: _start(comparison, trial.model, value, rate, budget, TRIAL_SEED)[0], chance)
     folder = comparison.results_folder(EXPERIMENT.name)
-    rates = cached_rates(folder, partial(measure, comparison), trial.search, "fp32")
+    rates = find_rates(folder, partial(measure, comparison), trial.search, "fp32")
     run, own = _start(comparison, trial.model, value, rates.best, budget, trial.seed)
     decay = fit_decay(gradient_norms(copy.deepcopy(run.model.model), trial.seed), first=0)
     run.continue_until(budget.updates)

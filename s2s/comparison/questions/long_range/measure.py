@@ -16,7 +16,7 @@ from s2s.comparison.questions.long_range.analyse import DECIDES, MARGIN, NAMES, 
 from s2s.comparison.questions.long_range.learning import ExerciseBudget, ExerciseRun, TrainingTask, answers
 from s2s.comparison.questions.long_range.linear_head import with_linear_head
 from s2s.comparison.spec import Candidate, Comparison, Experiment, Scale, Trial, check_translates
-from s2s.comparison.task_training import Rates, cached_rates, search
+from s2s.comparison.task_training import Rates, find_rates, search
 from s2s.comparison.tuning import TRIAL_SEED
 from s2s.data.exercises import CHEATS, EXERCISES, Agreement, Examples, Exercise, concatenate, unseen
 from s2s.errors import UserError
@@ -129,10 +129,10 @@ def trials(comparison: Comparison) -> list[Trial]:
     made = []
     for name in (name for name in NAMES if name in sizes.distances):
         parts = [Part(name, form) for form in forms_of(name, sizes.distances[name])]
-        made += [_search_of(model, p) for p in parts for model in comparison.models]
+        made += [_search_trial(model, p) for p in parts for model in comparison.models]
         parts += [replace(DECIDES, of="other")] if name == DECIDES.task and sizes.other else []
         made += [
-            Trial(model, p.key, seed, search=_search_of(model, p))
+            Trial(model, p.key, seed, search=_search_trial(model, p))
             for p in parts
             for seed in sizes.seeds(comparison, p)
             for model in comparison.models
@@ -140,7 +140,7 @@ def trials(comparison: Comparison) -> list[Trial]:
     return made
 
 
-def _search_of(model: str, part: Part) -> Trial:
+def _search_trial(model: str, part: Part) -> Trial:
     return Trial(model, replace(part, of="rates").key)
 
 
@@ -152,7 +152,7 @@ def measure(comparison: Comparison, trial: Trial) -> TaskRun | Rates:
         trained = sizes.distances[part.task].trained
         return search(task.start, sum(CHEATS[part.task].accuracy(distance) for distance in trained) / len(trained))
     folder, precision = comparison.results_folder(EXPERIMENT.name), EXPERIMENT.precision_in(comparison)
-    rates = cached_rates(folder, partial(measure, comparison), trial.search, precision)
+    rates = find_rates(folder, partial(measure, comparison), trial.search, precision)
     rate = rates.other if part.of == "other" else rates.best
     if rate is None:
         raise UserError("no other rate is better than the shortcut baseline")
