@@ -1,5 +1,6 @@
 """The tables that benchmarks write into README and docs agree with the kept results."""
 
+import csv
 import json
 import re
 import statistics
@@ -23,6 +24,7 @@ from benchmarks import (
 )
 from benchmarks.keeping import written
 from s2s.comparison.plans import CLAIMS, ROWS
+from s2s.comparison.report.claims import claim_rows, tally
 from s2s.comparison.results import RESULT, read_result, read_summary, write
 from s2s.files import COMPARISON
 from s2s.models.base import count_parameters
@@ -98,6 +100,20 @@ def test_table_of_variants_has_their_parameters():
         settings = Settings.model_validate(plain.model_dump() | {key: read_value(v) for key, v in changes.items()})
         found = count_parameters(build(settings, 3000, 3000)) - before
         assert (f"{found:+,}".replace("-", "−") if found else "none") == cost, lines
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_tally_of_a_report_counts_the_verdicts_of_its_claims(folder):
+    with (folder / "claims.csv").open(encoding="utf-8", newline="") as file:
+        verdicts = [row["verdict"] for row in csv.DictReader(file)]
+    models = list(dict.fromkeys(each.model for each in read_summary(folder / COMPARISON).contenders))
+    found = tally(claim_rows(models, [read_result(path) for path in sorted(folder.glob(f"*/{RESULT}"))]))
+    yes, no, undecided = (verdicts.count(word) for word in ("yes", "no", "undecided"))
+    assert found.split("; ") == [
+        f"Claims that hold here: {yes} of {len(verdicts)}",
+        f"that do not hold: {no}",
+        f"undecided: {undecided}.",
+    ]
 
 
 def test_verdicts_on_another_device_have_a_column(tmp_path):

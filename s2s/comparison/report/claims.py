@@ -140,8 +140,8 @@ def tally(rows: Sequence[ClaimRow]) -> str:
     if not rows:
         return ""
     return (
-        f"Of {len(rows)} claims, {counts['yes']} hold here, {counts['no']} do not, and "
-        f"{counts['undecided']} {'is' if counts['undecided'] == 1 else 'are'} undecided."
+        f"Claims that hold here: {counts['yes']} of {len(rows)}; that do not hold: {counts['no']}; "
+        f"undecided: {counts['undecided']}."
     )
 
 
