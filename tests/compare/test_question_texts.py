@@ -28,3 +28,12 @@ def test_question_methods_have_values_for_all_placeholders_and_no_other(contest,
         fields = {field for _, field, _, _ in string.Formatter().parse(experiment.text("METHOD")) if field}
         assert fields <= experiment.numbers(comparison).keys(), name
         assert experiment.text("METHOD").format(**experiment.numbers(comparison))
+
+
+@pytest.mark.parametrize("lead", ["Training", "Learning rate", "Statistics"])
+def test_questions_on_synthetic_tasks_describe_what_they_share_in_the_same_words(lead):
+    names = ["copying", "associative-recall", "state-tracking", "capacity", "length-generalization"]
+    texts = [all_experiments()[name].text("METHOD").split("\n\n") for name in names]
+    shared = [" ".join(part.split()) for text in texts for part in text if part.startswith(f"**{lead}.**")]
+    assert len(shared) == len(names)
+    assert len(set(shared)) == 1
