@@ -27,12 +27,15 @@ from s2s.comparison.reproduce.law import Law, Point
 from s2s.comparison.reproduce.length import Length, QualityByLength
 from s2s.comparison.reproduce.mingru import MinGru
 from s2s.comparison.reproduce.mqar import Mqar
+from s2s.comparison.reproduce.no_positions import NoPositions
+from s2s.comparison.reproduce.norm_gradients import NormGradients, power_law_exponent
 from s2s.comparison.reproduce.positions_length import PositionsLength
 from s2s.comparison.reproduce.radius import Factors, Radius
 from s2s.comparison.reproduce.reverse_source import ReverseSource
+from s2s.comparison.reproduce.sensitivity import Sensitivity, flip_one
 from s2s.comparison.reproduce.state_tracking import StateTracking
 from s2s.comparison.reproduce.tiny import Tiny
-from s2s.comparison.reproduce.training import Budget, LossCurve
+from s2s.comparison.reproduce.training import Budget, LossCurve, target_cross_entropy
 from s2s.comparison.reproduce.translators import Quality, join_sentences
 from s2s.comparison.reproduce.warm_up import WarmUp
 from s2s.comparison.reproduced import RESULT, Band, Check, Reproduced, read
@@ -56,6 +59,9 @@ SMALL = (
     MinGru(width=8, kept=2, length=6, rows=2, texts=2, chains=(4, 8), budget=BRIEF),
     PositionsLength(longest=3, tested=(3, 5), rows=2, texts=2, budget=BRIEF),
     StateTracking(width=8, longest=3, tested=(3, 5), last=2, rows=2, texts=2, budget=BRIEF),
+    Sensitivity(width=8, longest=3, tested=(4, 8), rows=2, texts=2, budget=BRIEF),
+    NormGradients(width=8, depths=(1, 2), networks=1, rows=2, length=4),
+    NoPositions(width=8, layers=1, sentences=1_200, heldout=20, length=8, rows=2, windows=2, budget=BRIEF),
     WarmUp(updates=2, warmup=1, layers=1, width=16, pairs=2_200, tokens=256, every=1),
     ForgetBias(width=8, steps=40, noise=4, rows=4, budget=BRIEF),
     AttentionScores(width=8, train=2_200, updates=2, tokens=256, tested=2),
@@ -227,6 +233,71 @@ def test_state_tracking_asks_the_last_states():
     parity = (source - FIRST).cumsum(dim=1) % 2
     assert torch.equal(targets[:, -10:], parity[:, -10:])
     assert targets[:, :-10].unique().tolist() == [NO_LABEL]
+
+
+def test_flipped_strings_differ_in_one_symbol_that_is_not_the_last():
+    strings = FIRST + torch.randint(2, (50, 5), generator=CHANCE)
+    flipped = flip_one(strings, CHANCE)
+    different = strings != flipped
+    assert different.sum(dim=1).tolist() == [1] * 50
+    assert different.any(dim=0).tolist() == [True] * 4 + [False]
+    assert set(flipped.unique().tolist()) <= {FIRST, FIRST + 1}
+
+
+def test_one_symbol_changes_uniform_attention_by_one_nth():
+    """With equal attention scores, a layer's context is the mean of its values, so the bound 1/n is exact."""
+    task = Sensitivity(texts=4, tested=(8, 64))
+    automaton = Automaton("parity", (8,), (8,))
+
+    class Uniform(torch.nn.Module):
+        def forward(self, symbols):
+            return (symbols - FIRST).double().mean(dim=1)[:, None, None].expand(-1, symbols.shape[1], 1)
+
+    for length in task.tested:
+        assert task.change(Uniform(), automaton, length, CHANCE) == pytest.approx(1 / length)
+
+
+def test_power_law_exponent_is_that_of_a_law_with_a_constant():
+    assert power_law_exponent([8, 16, 64], [3 * x**-0.5 for x in (8, 16, 64)]) == pytest.approx(-0.5)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_gradient_of_the_last_layer_is_that_of_a_small_step(norm):
+    """The gradient's norm is the change of the loss by a step along the gradient."""
+    task = NormGradients(width=8, rows=2, length=4)
+    model, tokens, targets = task.draw(norm, 2, seed=3)
+    weight = task.last_weight(model, 2)
+    loss = target_cross_entropy(model(tokens), targets)
+    (gradient,) = torch.autograd.grad(loss, weight)
+    norm_found = task.gradient(norm, 2, seed=3)
+    step = 1e-3
+    with torch.no_grad():
+        weight += step * gradient / norm_found
+        moved = target_cross_entropy(model(tokens), targets)
+    assert (moved.item() - loss.item()) / step == pytest.approx(norm_found, rel=0.02)
+
+
+def test_no_positions_masks_tokens_and_asks_for_them():
+    task = replace(NoPositions(), rows=200)
+    text = torch.arange(100)
+    tokens, targets = task.batch("masked", text, 200, CHANCE)
+    asked = targets != NO_LABEL
+    assert tokens[asked].unique().tolist() == [1_000]
+    windows = torch.where(asked, targets, tokens)
+    assert torch.equal(windows, windows[:, :1] + torch.arange(32))
+    assert float(asked.float().mean()) == pytest.approx(0.15, abs=0.02)
+    tokens, targets = task.batch("causal", text, 3, CHANCE)
+    assert torch.equal(targets, tokens + 1)
+
+
+def test_masked_model_without_positions_ignores_the_order():
+    task = NoPositions(width=8, layers=1)
+    tokens = torch.randperm(900, generator=CHANCE)[None, :12]
+    order = torch.randperm(12, generator=CHANCE)
+    with torch.no_grad():
+        without, with_positions = (task.build("masked", kind, seed=1) for kind in ("none", "sinusoidal"))
+        assert torch.allclose(without(tokens)[:, order], without(tokens[:, order]), atol=1e-5)
+        assert not torch.allclose(with_positions(tokens)[:, order], with_positions(tokens[:, order]), atol=1e-2)
 
 
 def test_mingru_targets_are_the_symbols_in_order():

@@ -25,9 +25,12 @@ from s2s.comparison.reproduce.law import Law
 from s2s.comparison.reproduce.length import Length
 from s2s.comparison.reproduce.mingru import MinGru
 from s2s.comparison.reproduce.mqar import Mqar
+from s2s.comparison.reproduce.no_positions import NoPositions
+from s2s.comparison.reproduce.norm_gradients import NormGradients
 from s2s.comparison.reproduce.positions_length import PositionsLength
 from s2s.comparison.reproduce.radius import Radius
 from s2s.comparison.reproduce.reverse_source import ReverseSource
+from s2s.comparison.reproduce.sensitivity import Sensitivity
 from s2s.comparison.reproduce.state_tracking import StateTracking
 from s2s.comparison.reproduce.tiny import Tiny
 from s2s.comparison.reproduce.warm_up import WarmUp
@@ -265,12 +268,15 @@ _ALL: tuple[Reproduction[Any], ...] = (
     Adding(),
     CopyMemory(),
     WarmUp(),
+    NormGradients(),
     Mqar(),
     Copying(),
     Induction(),
     MinGru(),
     PositionsLength(),
+    NoPositions(),
     StateTracking(),
+    Sensitivity(),
     Agreement(),
     AttentionScores(),
     ReverseSource(),

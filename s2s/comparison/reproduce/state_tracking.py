@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed
@@ -15,6 +14,7 @@ from s2s.comparison.reproduce.training import (
     accuracy_figure,
     encoder_of,
     heldout_generator,
+    random_lengths,
     target_cross_entropy,
     train,
 )
@@ -94,12 +94,7 @@ class StateTracking(Reproduction[AccuracyByLength]):
         seed, task = trial.seed or 0, Automaton(trial.part, range(1, self.longest + 1), self.tested)
         options = {"width": self.width, "feedforward": 2 * self.width, "encoder_layers": 2}
         model = TextClassifier(*encoder_of(trial.model, task.vocabulary_size, seed, options), task.classes)
-
-        def _draw(generator: torch.Generator) -> tuple[Tensor, Tensor]:
-            batch = task.draw(int(torch.randint(1, self.longest + 1, (), generator=generator)), self.rows, generator)
-            return batch.source, batch.wanted
-
-        curve = train(model, _draw, target_cross_entropy, self.budget, seed)
+        curve = train(model, random_lengths(task, self.longest, self.rows), target_cross_entropy, self.budget, seed)
         return AccuracyByLength(curve, {n: accuracy(model, self.test(task, n, seed)) for n in self.tested})
 
     def test(self, task: Automaton, length: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from torch.nn import functional
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Trial
-from s2s.data.synthetic_tasks import NO_LABEL
+from s2s.data.synthetic_tasks import NO_LABEL, SyntheticTask
 from s2s.errors import UserError
 from s2s.evaluation.inference import mean
 from s2s.models.base import Encoder
@@ -37,6 +37,22 @@ Draw = Callable[[torch.Generator], tuple[Tensor, Tensor]]
 def target_cross_entropy(logits: Float[Tensor, "batch steps outputs"], targets: Int[Tensor, "batch steps"]) -> Tensor:
     """Return the cross-entropy over the positions with a target, in nats per position."""
     return functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=NO_LABEL)
+
+
+def random_lengths(task: SyntheticTask, longest: int, rows: int) -> Draw:
+    """Return a function that draws batches of a task whose answers are classes, each batch of one random size.
+
+    Args:
+        task: The task.
+        longest: Largest size; the smallest is 1.
+        rows: Number of examples in a batch.
+    """
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        batch = task.draw(int(torch.randint(1, longest + 1, (), generator=generator)), rows, generator)
+        return batch.source, batch.wanted
+
+    return draw
 
 
 @torch.no_grad()
