@@ -75,7 +75,8 @@ class NormGradients(Reproduction[GradientsByDepth]):
             high=-0.4,
         ),
     )
-    seconds = (40, 160)
+    seconds = (250, 1_000)
+    usual_seeds = 30
 
     width: int = 64
     depths: tuple[int, ...] = (8, 16, 32, 64, 128)
