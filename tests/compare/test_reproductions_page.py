@@ -8,6 +8,7 @@ import scipy.stats
 
 from benchmarks import reproductions
 from benchmarks.keeping import written
+from s2s.comparison.report.page import reproduction_page
 from s2s.comparison.reproduce.reproducing import REPRODUCTIONS, checks
 from s2s.comparison.reproduced import read
 
@@ -39,3 +40,10 @@ def test_stored_intervals_are_students_over_the_voting_seeds():
             if len(values) > 1 and path.stem != "law":
                 half = scipy.stats.sem(values) * scipy.stats.t.ppf(0.975, len(values) - 1)
                 assert check.interval == pytest.approx((values.mean() - half, values.mean() + half), rel=1e-9)
+
+
+def test_report_of_many_seeds_gives_their_range():
+    few, many = (reproduction_page(read(RESULTS / f"{name}.json")) for name in ("sensitivity", "norm-gradients"))
+    assert "0.01566, 0.01098, 0.02879" in few
+    assert "30 seeds, -0.5199 to -0.3626" in many
+    assert "-0.428," not in many
