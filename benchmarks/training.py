@@ -29,8 +29,8 @@ from s2s.data.batches import ParallelBatch, collate, make_batches
 from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import PAD
 from s2s.models.base import Seq2Seq
-from s2s.models.transformer import Settings, build
 from s2s.nn.embeddings import sinusoids
+from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
@@ -98,14 +98,21 @@ def tutorial_loop(
 
 
 def s2s_trainer(
-    data: TokenizedDataset, size: int, precision: Precision, rate: float = RATE, tokens: int = TOKENS
+    data: TokenizedDataset,
+    size: int,
+    precision: Precision,
+    rate: float = RATE,
+    tokens: int = TOKENS,
+    kind: str = "transformer",
 ) -> Trainer[Seq2Seq, ParallelBatch]:
-    """The trainer of s2s."""
+    """The trainer of s2s; of a Transformer unless another kind of model is given."""
     torch.manual_seed(1)
-    settings = Settings(
-        width=WIDTH, heads=HEADS, feedforward=INNER, encoder_layers=LAYERS, decoder_layers=LAYERS, dropout=0.1
-    )
-    model, device_context = build(settings, size, size), select_device(DeviceSettings(kind="cpu", precision=precision))
+    settings = {"kind": kind, "width": WIDTH, "encoder_layers": LAYERS, "decoder_layers": LAYERS, "dropout": 0.1}
+    if kind == "transformer":
+        settings |= {"heads": HEADS, "feedforward": INNER}
+    module = module_of(kind)
+    model = module.build(module.Settings.model_validate(settings), size, size)
+    device_context = select_device(DeviceSettings(kind="cpu", precision=precision))
     trainer = translation_trainer(
         model,
         data,
