@@ -71,11 +71,16 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             chosen_scores += scores.gather(1, right).to(wide).sum()
             if differentiate:
                 share = smoothing / len(weight)
-                # 3. p − q without the target's own part, written into the buffer of the scores; `out` with another data
-                # type would allocate new memory.
-                error = scores.copy_(probabilities.scatter_(1, right, share).sub_(share))
-                states_gradient[chunk] = error @ low_weight
-                weight_gradient += wide_product(torch.mm(error.T, low_states[chunk], out=product))
+                # 3. p − q without the target's own part, and its products. In mixed precision it is written into the
+                # buffer of the scores, because `out` with another data type would allocate new memory.
+                error = probabilities.scatter_(1, right, share).sub_(share)
+                if dtype == wide:
+                    torch.mm(error, low_weight, out=states_gradient[chunk])
+                    weight_gradient.addmm_(error.T, low_states[chunk])
+                else:
+                    error = scores.copy_(error)
+                    states_gradient[chunk] = error @ low_weight
+                    weight_gradient += wide_product(torch.mm(error.T, low_states[chunk], out=product))
                 # 4. The target's own part of p − q, not rounded.
                 of_target = chosen - (1 - smoothing) - share
                 states_gradient[chunk] += of_target * weight.index_select(0, targets[chunk])
