@@ -46,7 +46,7 @@ _CASES: tuple[tuple[str, Precision], ...] = (
 
 
 class Listed(TorchDispatchMode):
-    """Within it, all matrix products and all calls of fused LSTM layers are counted."""
+    """Context manager that counts matrix products and calls of fused LSTM layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,13 +80,13 @@ def flops(product: Product) -> int:
 
 
 def lstm_flops(call: LstmCall) -> int:
-    """Four gates of inputs and states, and twice as much for the gradients of both sides."""
+    """Return the operations of a call, forward and backward: four gates, and twice as much for the gradients."""
     (steps, rows, inputs), width = call
     return 3 * 2 * steps * rows * 4 * width * (inputs + width)
 
 
 def alone(listed: Listed) -> Callable[[], None]:
-    """Return what computes all of the products and LSTM layers, and nothing else."""
+    """Return a function that computes only these products and LSTM layers."""
     made = {product: tuple(_drawn(each) for each in product) for product in listed.products}
     layers = {
         call: (

@@ -71,10 +71,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             chosen_scores += scores.gather(1, right).to(wide).sum()
             if differentiate:
                 share = smoothing / len(weight)
-                # 3. p − q without the target's own part, and its products. In mixed precision it is written into the
+                # 3. p − q without the target's own part, and its products. In mixed precision p − q is written into the
                 # buffer of the scores, because `out` with another data type would allocate new memory.
                 error = probabilities.scatter_(1, right, share).sub_(share)
-                if dtype == wide:
+                if dtype == wide == weight.dtype:
                     torch.mm(error, low_weight, out=states_gradient[chunk])
                     weight_gradient.addmm_(error.T, low_states[chunk])
                 else:

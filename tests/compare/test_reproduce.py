@@ -28,11 +28,11 @@ from s2s.comparison.reproduce.length import Length, QualityByLength
 from s2s.comparison.reproduce.mingru import MinGru
 from s2s.comparison.reproduce.mqar import Mqar
 from s2s.comparison.reproduce.no_positions import NoPositions
-from s2s.comparison.reproduce.norm_gradients import NormGradients, power_law_exponent
+from s2s.comparison.reproduce.norm_gradients import GradientsByDepth, NormGradients
 from s2s.comparison.reproduce.positions_length import PositionsLength
 from s2s.comparison.reproduce.radius import Factors, Radius
 from s2s.comparison.reproduce.reverse_source import ReverseSource
-from s2s.comparison.reproduce.sensitivity import Sensitivity, flip_one
+from s2s.comparison.reproduce.sensitivity import ChangeByLength, Sensitivity, flip_one
 from s2s.comparison.reproduce.state_tracking import StateTracking
 from s2s.comparison.reproduce.tiny import Tiny
 from s2s.comparison.reproduce.training import Budget, LossCurve, target_cross_entropy
@@ -59,9 +59,9 @@ SMALL = (
     MinGru(width=8, kept=2, length=6, rows=2, texts=2, chains=(4, 8), budget=BRIEF),
     PositionsLength(longest=3, tested=(3, 5), rows=2, texts=2, budget=BRIEF),
     StateTracking(width=8, longest=3, tested=(3, 5), last=2, rows=2, texts=2, budget=BRIEF),
-    Sensitivity(width=8, longest=3, tested=(4, 8), rows=2, texts=2, budget=BRIEF),
+    Sensitivity(width=8, max_length=3, tested=(4, 8), rows=2, texts=2, budget=BRIEF),
     NormGradients(width=8, depths=(1, 2), networks=1, rows=2, length=4),
-    NoPositions(width=8, layers=1, sentences=1_200, heldout=20, length=8, rows=2, windows=2, budget=BRIEF),
+    NoPositions(width=8, layers=1, sentences=1_200, heldout=20, share=0.5, length=8, rows=4, windows=4, budget=BRIEF),
     WarmUp(updates=2, warmup=1, layers=1, width=16, pairs=2_200, tokens=256, every=1),
     ForgetBias(width=8, steps=40, noise=4, rows=4, budget=BRIEF),
     AttentionScores(width=8, train=2_200, updates=2, tokens=256, tested=2),
@@ -235,7 +235,7 @@ def test_state_tracking_asks_the_last_states():
     assert targets[:, :-10].unique().tolist() == [NO_LABEL]
 
 
-def test_flipped_strings_differ_in_one_symbol_that_is_not_the_last():
+def test_sensitivity_flips_one_symbol_but_not_the_last():
     strings = FIRST + torch.randint(2, (50, 5), generator=CHANCE)
     flipped = flip_one(strings, CHANCE)
     different = strings != flipped
@@ -244,7 +244,7 @@ def test_flipped_strings_differ_in_one_symbol_that_is_not_the_last():
     assert set(flipped.unique().tolist()) <= {FIRST, FIRST + 1}
 
 
-def test_one_symbol_changes_uniform_attention_by_one_nth():
+def test_sensitivity_of_uniform_attention_is_one_nth():
     """With equal attention scores, a layer's context is the mean of its values, so the bound 1/n is exact."""
     task = Sensitivity(texts=4, tested=(8, 64))
     automaton = Automaton("parity", (8,), (8,))
@@ -257,24 +257,41 @@ def test_one_symbol_changes_uniform_attention_by_one_nth():
         assert task.change(Uniform(), automaton, length, CHANCE) == pytest.approx(1 / length)
 
 
-def test_power_law_exponent_is_that_of_a_law_with_a_constant():
-    assert power_law_exponent([8, 16, 64], [3 * x**-0.5 for x in (8, 16, 64)]) == pytest.approx(-0.5)
+def test_sensitivity_numbers_are_exponents_of_each_case():
+    changes = {"untrained": lambda n: 3 / n, "transformer": lambda n: n**-0.5, "lstm": lambda n: 7.0}
+    task = Sensitivity()
+    cells = zip(changes.values(), task.trials([1]), strict=True)
+    measured = {cell: ChangeByLength({n: change(n) for n in (16, 64, 256)}, 50.0) for change, cell in cells}
+    numbers = task.numbers(measured)
+    found = [numbers[key][1] for key in ("untrained", "transformer", "lstm", "learned")]
+    assert found == pytest.approx([-1, -0.5, 0, 50])
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_gradient_of_the_last_layer_is_that_of_a_small_step(norm):
+def test_norm_gradients_are_those_of_the_last_output_weights(norm):
     """The gradient's norm is the change of the loss by a step along the gradient."""
     task = NormGradients(width=8, rows=2, length=4)
     model, tokens, targets = task.draw(norm, 2, seed=3)
-    weight = task.last_weight(model, 2)
+    first, last = model.encoder.layers
+    assert (last.feedforward_block.before, first.feedforward_block.before) == (norm == "pre", norm == "pre")
+    weight = last.feedforward.contract.weight
     loss = target_cross_entropy(model(tokens), targets)
     (gradient,) = torch.autograd.grad(loss, weight)
-    norm_found = task.gradient(norm, 2, seed=3)
+    found = task.gradient(norm, 2, seed=3)
     step = 1e-3
     with torch.no_grad():
-        weight += step * gradient / norm_found
+        weight += step * gradient / found
         moved = target_cross_entropy(model(tokens), targets)
-    assert (moved.item() - loss.item()) / step == pytest.approx(norm_found, rel=0.02)
+    assert (moved.item() - loss.item()) / step == pytest.approx(found, rel=0.02)
+
+
+def test_norm_gradients_numbers_are_exponents_of_the_depth():
+    task = NormGradients()
+    norms = {"post": lambda depth: 1.6, "pre": lambda depth: depth**-0.5}
+    measured = {
+        cell: GradientsByDepth({depth: norms[cell.part](depth) for depth in (8, 32, 128)}) for cell in task.trials([1])
+    }
+    assert task.numbers(measured) == {"post": {1: pytest.approx(0)}, "pre": {1: pytest.approx(-0.5)}}
 
 
 def test_no_positions_masks_tokens_and_asks_for_them():
@@ -290,7 +307,7 @@ def test_no_positions_masks_tokens_and_asks_for_them():
     assert torch.equal(targets, tokens + 1)
 
 
-def test_masked_model_without_positions_ignores_the_order():
+def test_no_positions_masked_model_ignores_the_order():
     task = NoPositions(width=8, layers=1)
     tokens = torch.randperm(900, generator=CHANCE)[None, :12]
     order = torch.randperm(12, generator=CHANCE)
@@ -298,6 +315,19 @@ def test_masked_model_without_positions_ignores_the_order():
         without, with_positions = (task.build("masked", kind, seed=1) for kind in ("none", "sinusoidal"))
         assert torch.allclose(without(tokens)[:, order], without(tokens[:, order]), atol=1e-5)
         assert not torch.allclose(with_positions(tokens)[:, order], with_positions(tokens[:, order]), atol=1e-2)
+
+
+def test_no_positions_causal_models_read_no_later_token():
+    task = NoPositions(width=8, layers=1)
+    tokens = torch.randperm(900, generator=CHANCE)[None, :12]
+    changed = tokens.clone()
+    changed[:, -1] = 999
+    with torch.no_grad():
+        without, with_positions = (task.build("causal", kind, seed=1) for kind in ("none", "sinusoidal"))
+        for model in (without, with_positions):
+            assert torch.equal(model(tokens)[:, :-1], model(changed)[:, :-1])
+            assert not torch.allclose(model(tokens)[:, -1], model(changed)[:, -1], atol=1e-3)
+        assert not torch.allclose(without(tokens), with_positions(tokens), atol=1e-3)
 
 
 def test_mingru_targets_are_the_symbols_in_order():

@@ -37,6 +37,20 @@ def test_chunked_loss_and_its_gradients_are_the_plain_ones(case, smoothing, rows
     torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize("weight_dtype", [torch.float64, torch.bfloat16])
+def test_loss_of_fp32_states_takes_weights_of_another_data_type(case, weight_dtype):
+    states, weight, targets, valid = case
+    narrow = states.detach().float().requires_grad_()
+    other = weight.detach().to(weight_dtype).requires_grad_()
+    same = other.detach().float().requires_grad_()
+    ours, theirs = (
+        torch.autograd.grad(cross_entropy(narrow, each, targets, valid, 0.1)[0], (narrow, each))
+        for each in (other, same)
+    )
+    torch.testing.assert_close(ours[0], theirs[0], atol=1e-5, rtol=1e-2)
+    torch.testing.assert_close(ours[1].float(), theirs[1], atol=1e-2, rtol=2e-2)
+
+
 def test_loss_ignores_padding(case):
     states, weight, targets, valid = case
     other = torch.where(valid, targets, (targets + 1) % 11)

@@ -1,6 +1,7 @@
 """Small trainings: models, learning curves, and accuracy on held-out sequences."""
 
 import math
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -39,20 +40,33 @@ def target_cross_entropy(logits: Float[Tensor, "batch steps outputs"], targets: 
     return functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=NO_LABEL)
 
 
-def random_lengths(task: SyntheticTask, longest: int, rows: int) -> Draw:
+def random_lengths(task: SyntheticTask, max_length: int, rows: int) -> Draw:
     """Return a function that draws batches of a task whose answers are classes, each batch of one random size.
 
     Args:
         task: The task.
-        longest: Largest size; the smallest is 1.
+        max_length: Largest size; the smallest is 1.
         rows: Number of examples in a batch.
     """
 
     def draw(generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        batch = task.draw(int(torch.randint(1, longest + 1, (), generator=generator)), rows, generator)
+        batch = task.draw(int(torch.randint(1, max_length + 1, (), generator=generator)), rows, generator)
         return batch.source, batch.wanted
 
     return draw
+
+
+def power_law_exponent(points: Mapping[int, float]) -> float:
+    """Fit y = a · xᵇ by least squares of the logarithms and return b.
+
+    Args:
+        points: Positive values y by positive x, for at least two different x.
+
+    Example:
+        >>> round(power_law_exponent({1: 3.0, 2: 12.0, 4: 48.0}), 6)
+        2.0
+    """
+    return statistics.linear_regression([math.log(x) for x in points], [math.log(y) for y in points.values()]).slope
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from s2s.models.base import Seq2Seq
 from s2s.models.transformer import Positions
 from s2s.recipe.installed import build_language_model, language_settings
 
-# as in the reproduction `positions-length`
+# as in the reproduction `positions-length`, which has more layers
 _SHAPE: dict[str, object] = {"decoder_layers": 2, "heads": 4, "max_positions": 256, "tie": True}
 
 
