@@ -84,7 +84,8 @@ class Counting(Reproduction[Reach]):
             validity=True,
         ),
     )
-    seconds = (250, 600)
+    seconds = (600, 2_400)
+    usual_seeds = 10
 
     longest: int = 50
     tried: int = 200
