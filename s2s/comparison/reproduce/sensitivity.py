@@ -56,7 +56,7 @@ class Sensitivity(Reproduction[ChangeByLength]):
     """An untrained Transformer, and a Transformer and an LSTM trained on parity, on strings that differ in a symbol."""
 
     name = "sensitivity"
-    finding = "One symbol of n changes a Transformer's output by O(1/n); in a trained LSTM, it counts at any length."
+    finding = "One symbol of n changes a Transformer's output by O(1/n); in a trained LSTM, it matters at any length."
     source = (
         "Hahn 2020 (Theoretical limitations of self-attention), section 5, soft attention: exchanging one input symbol "
         "changes an activation by O(1/n), so long strings with different parities have nearly the same output (not "
