@@ -60,7 +60,7 @@ class Sizes:
 
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(
-        counted=(16, 64, 256, 1024),
+        counted=(16, 64, 256),
         written=(8, 16, 32),
         lengths=(32, 64, 256),
         tokens=1024,
@@ -69,7 +69,7 @@ SIZES: dict[Scale, Sizes] = {
         variants=False,
     )
 }
-SIZES["lecture"] = replace(SIZES["quick"], lengths=(16, 32, 64, 128, 256, 512, 1024))
+SIZES["lecture"] = replace(SIZES["quick"], counted=(16, 64, 256, 1024), lengths=(16, 32, 64, 128, 256, 512, 1024))
 SIZES["definitive"] = replace(
     SIZES["lecture"],
     written=(8, 16, 32, 64, 128),
