@@ -50,7 +50,7 @@ _IN_SHORT = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptComparison:
     """A kept comparison with the claims that it decides."""
 
     folder: Path
@@ -64,20 +64,20 @@ class Kept:
         return device_in_words(self.summary)
 
     @classmethod
-    def of(cls, folder: Path) -> "Kept":
+    def of(cls, folder: Path) -> "KeptComparison":
         """Read a kept comparison."""
         summary, models, results = kept_comparison(folder)
         return cls(folder, summary, models, {row.claim.name: row for row in claim_rows(models, results)})
 
 
-Machines = Mapping[str, Mapping[str, Kept]]
+Machines = Mapping[str, Mapping[str, KeptComparison]]
 """Comparison that decides each claim on further devices, by device and claim."""
 
 
-def _by_machine(folders: Sequence[Path]) -> tuple[list[Kept], Machines]:
+def _by_machine(folders: Sequence[Path]) -> tuple[list[KeptComparison], Machines]:
     """Return the comparisons on the device of the one with the most models, which is first, and those on others."""
-    kept = sorted((Kept.of(folder) for folder in folders), key=lambda each: -len(each.models))
-    others: dict[str, dict[str, Kept]] = {}
+    kept = sorted((KeptComparison.of(folder) for folder in folders), key=lambda each: -len(each.models))
+    others: dict[str, dict[str, KeptComparison]] = {}
     for each in kept:
         if each.device != kept[0].device:
             own = others.setdefault(each.device, {})
@@ -86,9 +86,9 @@ def _by_machine(folders: Sequence[Path]) -> tuple[list[Kept], Machines]:
     return [each for each in kept if each.device == kept[0].device], others
 
 
-def _decided(kept: Sequence[Kept], machines: Machines) -> list[tuple[str, Kept]]:
+def _decided(kept: Sequence[KeptComparison], machines: Machines) -> list[tuple[str, KeptComparison]]:
     """Return the claims with the comparisons whose numbers are shown."""
-    shown = list[tuple[str, Kept]]()
+    shown = list[tuple[str, KeptComparison]]()
     for name in CLAIMS:
         elsewhere = [own[name] for own in machines.values() if name in own]
         first, *others = [each for each in kept if name in each.rows] or elsewhere[:1] or [None]
@@ -139,7 +139,7 @@ def table(folders: Sequence[Path], place: str = "") -> str:
     """
     first, machines = _by_machine(folders)
     shown, models = _decided(first, machines), first[0].models
-    own: dict[str, Kept] = {}
+    own: dict[str, KeptComparison] = {}
     for name, each in shown:
         own.setdefault(name, each)
     # The verdict follows its claim, because a narrow window shows the first columns of a wide table.
@@ -175,7 +175,7 @@ def table(folders: Sequence[Path], place: str = "") -> str:
     return "\n".join([*written, ""])
 
 
-def _measured_elsewhere(kept: Kept, numbers: Sequence[int]) -> list[str]:
+def _measured_elsewhere(kept: KeptComparison, numbers: Sequence[int]) -> list[str]:
     """Write the machines of claims that were measured on another one than the comparison's."""
     found: dict[str, list[int]] = {}
     for row in kept.rows.values():
@@ -196,13 +196,13 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-def _heads(first: Sequence[Kept], machines: Machines, question: str) -> list[str]:
+def _heads(first: Sequence[KeptComparison], machines: Machines, question: str) -> list[str]:
     """Return the heads of the verdicts: the question, or that of each device if there are several."""
     devices = [first[0].device, *machines]
     return [question] if not machines else [f"{question.removesuffix(' here?')} on {device}?" for device in devices]
 
 
-def _line(name: str, kept: Kept, first: Sequence[Kept], machines: Machines) -> str:
+def _line(name: str, kept: KeptComparison, first: Sequence[KeptComparison], machines: Machines) -> str:
     row, models = kept.rows[name], first[0].models
     cells = {cell.model: cell for cell in row.cells}
     measured = f"{row.claim.measured} [{row.claim.unit}]" if row.claim.unit else row.claim.measured
@@ -215,7 +215,9 @@ def _line(name: str, kept: Kept, first: Sequence[Kept], machines: Machines) -> s
     return f"| **{row.number} {row.claimed}**<br>{measured} | {' | '.join([*words, *texts])} |"
 
 
-def _reasons(name: str, kept: Kept, first: Sequence[Kept], machines: Machines, place: str) -> list[str]:
+def _reasons(
+    name: str, kept: KeptComparison, first: Sequence[KeptComparison], machines: Machines, place: str
+) -> list[str]:
     """Return an item of a list for each comparison that decides a claim: verdict, link to the evidence, sentence."""
     own = {"": kept} if kept in first else {}
     others = [each for each in first if each is not kept and name in each.rows]
@@ -231,7 +233,7 @@ def _reasons(name: str, kept: Kept, first: Sequence[Kept], machines: Machines, p
     return items
 
 
-def _corpus(kept: Kept) -> str:
+def _corpus(kept: KeptComparison) -> str:
     """Return the name of the corpus of a comparison, without its owner on the hub."""
     return recipe_of(kept.folder)["data"]["corpus"].rpartition("/")[2]
 

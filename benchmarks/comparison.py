@@ -47,7 +47,7 @@ _LEGEND = (
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptComparison:
     """A comparison, finished or not."""
 
     folder: Path
@@ -55,18 +55,18 @@ class Kept:
     lines: list[Line]  # the rows of its table
 
     @classmethod
-    def of(cls, folder: Path) -> "Kept":
-        """What is in a folder."""
+    def of(cls, folder: Path) -> "KeptComparison":
+        """Read a comparison."""
         summary = read_summary(folder / COMPARISON)
         return cls(folder, summary, matrix(summary, summary.models, list(kept_results(folder, summary))))
 
 
 def keep(folder: Path, name: str) -> None:
     """Copies what is worth keeping of a comparison: all that was measured and found, and the pictures of its pages."""
-    kept = Kept.of(folder)
+    kept = KeptComparison.of(folder)
     profile = PLACES.get(kept.summary.profile)
     if not name and profile and profile.is_dir():
-        there = Kept.of(profile).summary.command
+        there = KeptComparison.of(profile).summary.command
         if there != kept.summary.command:
             raise SystemExit(
                 f"{profile} is that of `{there}`; if this one shall replace it, say --as {kept.summary.profile}"
@@ -109,8 +109,8 @@ def analyse(place: Path) -> None:
 class Shown:
     """Kept comparisons of the same models, and the finished rows of their table, each from the first that has it."""
 
-    comparisons: list[Kept]
-    lines: list[tuple[Line, Kept]]
+    comparisons: list[KeptComparison]
+    lines: list[tuple[Line, KeptComparison]]
 
     @property
     def models(self) -> list[str]:
@@ -120,12 +120,12 @@ class Shown:
 
 def shown() -> list[Shown]:
     """What is kept, that of the most models first."""
-    by_models: dict[tuple[str, ...], list[Kept]] = {}
-    for kept in (Kept.of(folder) for folder in PLACES.values() if folder.is_dir()):
+    by_models: dict[tuple[str, ...], list[KeptComparison]] = {}
+    for kept in (KeptComparison.of(folder) for folder in PLACES.values() if folder.is_dir()):
         by_models.setdefault(tuple(kept.summary.models), []).append(kept)
     tables = []
     for alike in by_models.values():
-        first: dict[str, tuple[Line, Kept]] = {}
+        first: dict[str, tuple[Line, KeptComparison]] = {}
         for kept in alike:
             for line in kept.lines:
                 if line.finished:
@@ -182,7 +182,7 @@ def _table(kept: Shown, missing: list[str]) -> list[str]:
     return [*(written if lines else []), *spaced, ""]
 
 
-def _elsewhere(kept: Kept) -> dict[str, str]:
+def _elsewhere(kept: KeptComparison) -> dict[str, str]:
     """By row of the table, the machines that measured it, where they are others than the comparison's."""
     results = kept_results(kept.folder, kept.summary)
     machines = {result.experiment: " and ".join(result.elsewhere(kept.summary)) for result in results}

@@ -142,8 +142,8 @@ def measure_steadily(
         starts = _references(where)
         measured = measure()
         found = {name: [starts[name], end] for name, end in _references(where).items()}
-        watched = replace(measured, references=found, reference="chain")
-        made.append((max(excess(name, own) for name, own in found.items()), watched))
+        referenced = replace(measured, references=found, reference="chain")
+        made.append((max(excess(name, own) for name, own in found.items()), referenced))
     return replace(min(made, key=lambda one: one[0])[1], tries=len(made))
 
 
@@ -181,18 +181,18 @@ def at_best(names: Sequence[str]) -> str:
     return ", with the number of threads that is fastest for it" if len(rivals(names)) > 1 else ""
 
 
-def fastest_place(speeds: Mapping[str, Speeds], watched_at: Mapping[str, References]) -> str:
+def fastest_place(speeds: Mapping[str, Speeds], references_at: Mapping[str, References]) -> str:
     """Return the place with the highest median speed over steady rounds; empty if there is none.
 
     Args:
         speeds: Speeds of one candidate, by place.
-        watched_at: Seconds of the reference around the measurements, by place.
+        references_at: Seconds of the reference around the measurements, by place.
     """
     known = {place: own for place, own in speeds.items() if own}
     if not known:
         return ""
     both = set.intersection(*(set(own) for own in known.values()))
-    used = _enough([i for i in steady_rounds(*(watched_at[place] for place in known)) if i in both], both)
+    used = _enough([i for i in steady_rounds(*(references_at[place] for place in known)) if i in both], both)
     return max(known, key=lambda place: statistics.median(known[place][i] for i in used))
 
 
@@ -203,11 +203,11 @@ def fastest_times(at: Mapping[str, Times], rounds: Mapping[int, TimedMeasurement
         at: Times by place.
         rounds: Measurements by round.
     """
-    watched_at = {place: references(rounds, place) for place in at}
+    references_at = {place: references(rounds, place) for place in at}
     found = {}
     for n in sorted({n for times in at.values() for n in times}):
         speeds = {place: {i: 1 / s for i, s in times.get(n, {}).items()} for place, times in at.items()}
-        found[n] = at[fastest_place(speeds, watched_at)][n]
+        found[n] = at[fastest_place(speeds, references_at)][n]
     return found
 
 
@@ -275,7 +275,7 @@ class SpeedBenchmark:
         own, used = self.speeds[model], self._used(*filter(None, (model, other)))
         return [own[i] for i in used] or list(own.values())
 
-    def _watched(self, *models: str) -> dict[str, dict[int, list[float]]]:
+    def _references_of(self, *models: str) -> dict[str, dict[int, list[float]]]:
         """Return the references around all of these models, by places that any chose and rounds that all have."""
         found = {}
         for place in dict.fromkeys(self.places[model] for model in models):
@@ -285,7 +285,7 @@ class SpeedBenchmark:
 
     def _used(self, *models: str) -> list[int]:
         every = set.intersection(*(set(self.speeds[model]) for model in models))
-        return _enough([i for i in steady_rounds(*self._watched(*models).values()) if i in every], every)
+        return _enough([i for i in steady_rounds(*self._references_of(*models).values()) if i in every], every)
 
     @cached_property
     def pairs(self) -> Pairwise:
@@ -312,7 +312,7 @@ class SpeedBenchmark:
     def steady(self, *models: str) -> Gate:
         """Check that the machine kept its speed in enough rounds, without drift."""
         times = {model: {i: 1 / speed for i, speed in self.speeds[model].items()} for model in models}
-        return machine_steady(self._watched(*models), times)
+        return machine_steady(self._references_of(*models), times)
 
     @cached_property
     def _ties(self) -> int:

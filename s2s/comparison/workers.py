@@ -153,9 +153,9 @@ def _prepare(device: DeviceSettings) -> None:
     tqdm.set_lock(threading.RLock())
     parent = multiprocessing.parent_process()
 
-    def follow() -> None:
+    def exit_with_parent() -> None:
         if parent:
             parent.join()
             os._exit(1)
 
-    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()

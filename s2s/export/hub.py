@@ -83,7 +83,7 @@ def _scores(run: AnyRun) -> dict[str, Any]:
     """Return the saved scores of the published weights, by split."""
     scores, weights, again = {}, digest_of_weights(run.checkpoint), "evaluate the run again"
     for path in sorted(run_dir_of(run.path).glob("evaluation-*.json")):
-        found = read_json(path, _Kept, again, LARGE_BYTES)
+        found = read_json(path, _StoredEvaluation, again, LARGE_BYTES)
         if (found.checkpoint, found.weights) != (run.checkpoint.name, weights):
             continue
         # The name of the folder, at the start, is private.
@@ -97,7 +97,7 @@ class _Summary(BaseModel):
     scores: dict[str, float]
 
 
-class _Kept(BaseModel):
+class _StoredEvaluation(BaseModel):
     """The fields of an `evaluation-*.json` that a card uses."""
 
     run: str

@@ -12,10 +12,10 @@ from s2s.comparison.longer_texts import TextScores
 from s2s.comparison.questions.positions.longer import (
     LongerTexts,
     bleu_without,
-    kept_by,
     longer_figure,
     longer_table,
     reaches_farther,
+    relative_bleus,
 )
 from s2s.comparison.translation import counts_of
 from s2s.evaluation.differences import welch
@@ -58,11 +58,13 @@ def _kinds(seeds=(1, 2, 3), **slopes):
 
 
 def _claim(seeds=(1, 2, 3), gates=(), **slopes):
-    return reaches_farther(TRAITS, {"transformer": kept_by(_kinds(seeds, **slopes))}, {"transformer": list(gates)})
+    return reaches_farther(
+        TRAITS, {"transformer": relative_bleus(_kinds(seeds, **slopes))}, {"transformer": list(gates)}
+    )
 
 
 def test_kept_share_is_that_of_sacrebleus_corpus_scores():
-    own, relative = kept_by(_kinds(sinusoidal=0.2, relative=0.05))
+    own, relative = relative_bleus(_kinds(sinusoidal=0.2, relative=0.05))
     for kept, slope in ((own, 0.2), (relative, 0.05)):
         for seed, share in zip((1, 2, 3), kept.shares, strict=True):
             bleu = [
@@ -77,7 +79,9 @@ def test_kept_share_is_that_of_sacrebleus_corpus_scores():
 
 
 def test_bleu_without_positions_stands_beside_that_of_the_models_own():
-    own, alibi, none = kept_by(_kinds(sinusoidal=0.2, alibi=0.05) | {"none": {1: _scores(0.1, 8), 2: _scores(0.1, 9)}})
+    own, alibi, none = relative_bleus(
+        _kinds(sinusoidal=0.2, alibi=0.05) | {"none": {1: _scores(0.1, 8), 2: _scores(0.1, 9)}}
+    )
     assert own.bleu != none.bleu
     found = bleu_without({"transformer": [own, alibi, none], "conv": [own, alibi]})
     assert found == {"transformer": (own.bleu, none.bleu)}
@@ -90,11 +94,11 @@ def test_words_written_are_counted_on_the_longest_texts():
     for seed, own in scores["relative"].items():
         parts = [*own.parts[:3], replace(own.parts[3], counts=counts_of("bleu", half, references))]
         scores["relative"][seed] = LongerTexts(parts, _LEARNED)
-    assert [each.written for each in kept_by(scores)] == [100, 50]
+    assert [each.written for each in relative_bleus(scores)] == [100, 50]
 
 
 def test_other_kinds_are_compared_with_the_models_own_and_corrected():
-    kept = kept_by(_kinds(sinusoidal=0.2, relative=0.18, alibi=0.05, rope=0.19))
+    kept = relative_bleus(_kinds(sinusoidal=0.2, relative=0.18, alibi=0.05, rope=0.19))
     expected = holm([welch(kept[0].shares, each.shares).p() for each in kept[1:]])
     assert [each.p for each in kept[1:]] == pytest.approx(expected)
 
@@ -129,8 +133,8 @@ def test_there_is_no_claim_without_relative_positions_or_without_longer_texts():
     assert _claim(sinusoidal=0.2) is None
     scores = _kinds(sinusoidal=0.2, relative=0.05)
     short = {kind: {seed: LongerTexts(own.parts, 100) for seed, own in runs.items()} for kind, runs in scores.items()}
-    assert kept_by(short) == []
-    assert kept_by({}) == []
+    assert relative_bleus(short) == []
+    assert relative_bleus({}) == []
 
 
 def test_figure_and_table_have_every_kind():
@@ -138,5 +142,5 @@ def test_figure_and_table_have_every_kind():
     figure = longer_figure("transformer", scores)
     assert [line.label for line in figure.series] == ["sinusoidal", "relative", "longest training source"]
     assert figure.series[0].x == [6, 12, 18, 24]
-    table = longer_table({"transformer": kept_by(scores)})
+    table = longer_table({"transformer": relative_bleus(scores)})
     assert [row[:3] for row in table.rows] == [["transformer", "sinusoidal", 3], ["transformer", "relative", 3]]

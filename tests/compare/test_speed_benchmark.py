@@ -310,8 +310,8 @@ def test_fastest_place_uses_rounds_that_are_steady_at_all_places():
     speeds = {ONE: dict.fromkeys(range(11), 1.0), TWO: {i: 0.9 if i < 5 else 3.0 for i in range(11)}}
     steady, shaken = ({i: [0.001, 0.001 if i < count else 0.002] for i in range(11)} for count in (11, 5))
     assert fastest_place(speeds, {ONE: steady, TWO: steady}) == TWO
-    for watched_at in ({ONE: steady, TWO: shaken}, {ONE: shaken, TWO: steady}):
-        assert fastest_place(speeds, watched_at) == ONE
+    for references_at in ({ONE: steady, TWO: shaken}, {ONE: shaken, TWO: steady}):
+        assert fastest_place(speeds, references_at) == ONE
     # too few are steady, so all count
     assert fastest_place(speeds, {ONE: steady, TWO: {i: [0.001, 0.001 * (1 + (i > 3))] for i in range(11)}}) == TWO
     assert fastest_place({ONE: {}, TWO: {}}, {ONE: STEADY, TWO: STEADY}) == ""

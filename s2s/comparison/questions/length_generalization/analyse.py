@@ -72,20 +72,20 @@ def _select_part(results: Mapping[Trial, TaskResult], part: str) -> Mastery | No
     return Mastery(dict(sorted(own.items()))) if own else None
 
 
-def longest(own: Mastery) -> Estimate:
+def at_largest(own: Mastery) -> Estimate:
     """Return the mean accuracy at the largest size, in percent."""
     return own.accuracy(-1)
 
 
-def trained(own: Mastery) -> Estimate:
+def at_trained(own: Mastery) -> Estimate:
     """Return the mean accuracy at the largest training size, in percent."""
     return own.accuracy(own.first.sizes.index(own.first.trained))
 
 
 def retention(kind: str, own: Mastery) -> Pair:
     """Test whether accuracy falls by less than `MARGIN` points from the largest training size to the largest size."""
-    if trained(own).value < 100 * MASTERED:
-        reason = f"accuracy with {kind} positions is only {trained(own).value:.0f} % at {own.first.trained}"
+    if at_trained(own).value < 100 * MASTERED:
+        reason = f"accuracy with {kind} positions is only {at_trained(own).value:.0f} % at {own.first.trained}"
         return Pair(kind, "", 0.0, 1.0, reason=reason)
     at = own.first.sizes.index(own.first.trained)
     runs = own.runs.values()
@@ -103,13 +103,13 @@ def _claim(
     if kind not in models:
         return None
     decision, own = decide([retention(kind, models[kind])]), models[kind]
-    others = {other: f"{longest(each).value:.0f} %{_mark(each)}" for other, each in models.items() if other != kind}
+    others = {other: f"{at_largest(each).value:.0f} %{_mark(each)}" for other, each in models.items() if other != kind}
     size, unit = own.first.sizes[-1], first.task.unit
     learns = ", and still learns" if _mark(own) else ""
     sentence = (
-        f"With {kind} positions, {model} predicts {longest(own).value:.0f} % of the symbols correctly at {size} {unit} "
-        f"and {trained(own).value:.0f} % at {own.first.trained}{learns}{decision.because}. Other positions, at {size}: "
-        f"{describe_each(others)}."
+        f"With {kind} positions, {model} predicts {at_largest(own).value:.0f} % of the symbols correctly at {size} "
+        f"{unit} and {at_trained(own).value:.0f} % at {own.first.trained}{learns}{decision.because}. Other positions, "
+        f"at {size}: {describe_each(others)}."
     )
     stable = {}
     for other in others:
@@ -125,7 +125,7 @@ def _claim(
         pair, updates = retention(kind, longer[kind]), f"{first.longer:,} updates"
         if decision.verdict != "undecided" and not pair.reason:
             stable[updates] = decide([pair]).verdict == decision.verdict
-        late = {other: f"{longest(each).value:.0f} %{_mark(each)}" for other, each in longer.items()}
+        late = {other: f"{at_largest(each).value:.0f} %{_mark(each)}" for other, each in longer.items()}
         sentence += f" Within {updates}: {describe_each(late)}."
     return Claim(
         name="generalizes",
@@ -134,7 +134,7 @@ def _claim(
         verdict=decision.verdict,
         sentence=sentence,
         numbers=claim_numbers(
-            {model: longest(own)},
+            {model: at_largest(own)},
             notes={
                 model: ", ".join(
                     [*(["still learning"] if learns else []), *(f"{_NAMES.get(o, o)} {t}" for o, t in others.items())]
@@ -156,11 +156,11 @@ def _mark(own: Mastery) -> str:
 def _verdict(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping[str, Models]) -> Verdict:
     first = found[tasks[0].task.name]
     facts: dict[str, float | str] = {
-        f"{plan.task.title}, {_NAMES.get(other, f'{other} positions')} (%)": round(longest(own).value, 1)
+        f"{plan.task.title}, {_NAMES.get(other, f'{other} positions')} (%)": round(at_largest(own).value, 1)
         for plan in tasks
         for other, own in found[plan.task.name].items()
     }
-    value = longest(first[kind]) if kind in first else None
+    value = at_largest(first[kind]) if kind in first else None
     quantity = f"accuracy of copies of {tasks[0].task.tested[-1]} {tasks[0].task.unit}, {kind} positions"
     shown = _accuracy(tasks[0], first).name
     return verdict(ROW, model, value, "%", quantity, Assessment("", facts=facts), shown)
@@ -192,8 +192,8 @@ def _kinds_table(groups: Sequence[tuple[str, Models]]) -> Table:
     rows = [(title, kind, own) for title, models in groups for kind, own in models.items()]
     columns = [
         *("task", "positions"),
-        Interval("correct at the largest training size (%)", lambda row: trained(row[2]), 1, "trained"),
-        Interval("correct at the largest size (%)", lambda row: longest(row[2]), 1, "largest"),
+        Interval("correct at the largest training size (%)", lambda row: at_trained(row[2]), 1, "trained"),
+        Interval("correct at the largest size (%)", lambda row: at_largest(row[2]), 1, "largest"),
         *(
             Column(f"{each} (%)", lambda row, each=each: None if (s := share(row[2], each)) is None else s.value, 1)
             for each in get_args(Ending)

@@ -146,10 +146,10 @@ class Candidate:
         """Speed-up over one thread, by length and steady round."""
         alone, together = (self.seconds("pair", name) for name in (self.places[0], place))
         both = {n: alone[n].keys() & together[n].keys() for n in alone if n in together}
-        steady = set(steady_rounds(*self.watched(place).values())) or set(self.rounds)
+        steady = set(steady_rounds(*self.references_at(place).values())) or set(self.rounds)
         return {n: {i: alone[n][i] / together[n][i] for i in sorted(rounds & steady)} for n, rounds in both.items()}
 
-    def watched(self, place: str) -> dict[str, References]:
+    def references_at(self, place: str) -> dict[str, References]:
         """Seconds of the reference on one thread and at a place."""
         return {name: references(self.rounds, name) for name in (self.places[0], place)}
 
@@ -290,7 +290,7 @@ def _parallel(model: str, models: Models) -> Verdict | None:
         both = [n for n in gains if n in own and gains[n]]
         if not both:
             continue
-        steady = machine_steady(seen.watched(place))
+        steady = machine_steady(seen.references_at(place))
         if not steady.passed:
             reasons.append(f"{place}: {steady.sentence}")
             continue

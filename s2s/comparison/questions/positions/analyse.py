@@ -13,10 +13,10 @@ from s2s.comparison.questions.positions.longer import (
     LongerTexts,
     Scores,
     bleu_without,
-    kept_by,
     longer_figure,
     longer_table,
     reaches_farther,
+    relative_bleus,
 )
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Series, Table, Verdict
@@ -143,7 +143,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TrainedPositions | 
     signals = {model: found for model in comparison.models if (found := _signals(runs.get(model, {}), variants[model]))}
     gates = {model: order.gates for model, order in orders.items()}
     longer = {model: _scores(own, variants[model]) for model, own in runs.items()}
-    kept = {model: found for model, scores in longer.items() if (found := kept_by(scores))}
+    kept = {model: found for model, scores in longer.items() if (found := relative_bleus(scores))}
     shuffling = figure(
         "shuffled",
         "BLEU on natural and shuffled sources",

@@ -27,7 +27,7 @@ class LongerTexts:
 
 
 @dataclass(frozen=True)
-class Kept:
+class RelativeBleu:
     """BLEU of a model with one positional encoding on long texts, relative to its BLEU on single sentences.
 
     Attributes:
@@ -63,7 +63,7 @@ Scores = Mapping[str, Mapping[int, LongerTexts]]
 """Scores of each seed by positional encoding, the model's own first."""
 
 
-def kept_by(scores: Scores) -> list[Kept]:
+def relative_bleus(scores: Scores) -> list[RelativeBleu]:
     """Compare the BLEU on longer texts of each positional encoding with that of the model's own, the first one.
 
     Returns:
@@ -81,7 +81,7 @@ def kept_by(scores: Scores) -> list[Kept]:
     tested = {name: found for name, found in apart.items() if found}
     corrected = dict(zip(tested, holm([found.p() for found in tested.values()]), strict=True))
     return [
-        Kept(
+        RelativeBleu(
             positions=name,
             bleu=statistics.mean(each[0].bleu for each in runs.values()),
             shares=shares[name],
@@ -94,7 +94,7 @@ def kept_by(scores: Scores) -> list[Kept]:
     ]
 
 
-def bleu_without(kept: Mapping[str, list[Kept]]) -> dict[str, tuple[float, float]]:
+def bleu_without(kept: Mapping[str, list[RelativeBleu]]) -> dict[str, tuple[float, float]]:
     """Return the BLEU of single sentences with a model's own positional encoding and without any.
 
     Args:
@@ -143,7 +143,7 @@ def longer_figure(model: str, scores: Scores) -> Figure:
     )
 
 
-def longer_table(kept: Mapping[str, list[Kept]]) -> Table:
+def longer_table(kept: Mapping[str, list[RelativeBleu]]) -> Table:
     """Build the table of BLEU on longer texts, by model and positional encoding."""
     columns = [
         *map(Column, ("model", "positions", "seeds")),
@@ -163,7 +163,7 @@ def longer_table(kept: Mapping[str, list[Kept]]) -> Table:
 
 
 def reaches_farther(
-    traits: Mapping[str, Traits], kept: Mapping[str, list[Kept]], gates: Mapping[str, list[Gate]]
+    traits: Mapping[str, Traits], kept: Mapping[str, list[RelativeBleu]], gates: Mapping[str, list[Gate]]
 ) -> Claim | None:
     """Decide whether relative positions keep more of a Transformer's BLEU beyond its training length.
 
@@ -215,7 +215,7 @@ def _name(kind: str) -> str:
     return "no positions" if kind == _NONE else kind
 
 
-def _pair(kept: Kept, checks: list[Gate]) -> Pair:
+def _pair(kept: RelativeBleu, checks: list[Gate]) -> Pair:
     """Compare the share with that of the model's own encoding; a model that does not translate decides nothing."""
     closed = failed([*checks, translates(kept.bleu)])
     if closed or kept.more is None or kept.p is None:
