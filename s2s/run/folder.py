@@ -18,6 +18,7 @@ from s2s.files import (
     foreign_files,
     identify_folder,
     is_number,
+    open_regular,
     remove_unfinished,
     write_atomically,
     write_folder_atomically,
@@ -227,10 +228,39 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
     _check_sections(overrides, _MAY_CHANGE, "--resume uses the recipe of the run")
     # A training process removes checkpoints, so the lock must be held while they are read.
     with run_lock(folder):
+        if has_lost_checkpoints(folder):
+            raise lost_checkpoints_error(folder)
         _check_same(folder, [override for override in overrides if _key(override) == LENGTH])
     recipe = read(folder / RECIPE, overrides)
     _check_data_settings(folder, read(folder / RECIPE), recipe, _FIXED | _FIXED_ON_RESUME)
     return recipe
+
+
+def has_lost_checkpoints(folder: Path) -> bool:
+    """Return True if a run has no checkpoint, although it was evaluated, or trained on after a validation."""
+    if any(is_number(path.name) for path in (folder / "checkpoints").glob("*")):
+        return False
+    if any(folder.glob("evaluation-*.json")):
+        return True
+    # A checkpoint is saved after each validation, before the next update is logged.
+    metrics, validated = folder / "metrics.jsonl", False
+    if metrics.exists():
+        with open_regular(metrics) as lines:
+            for line in lines:
+                if validated and line.startswith(b'{"update"') and b'"validation"' not in line:
+                    return True
+                validated = validated or b'"validation"' in line
+    return False
+
+
+def lost_checkpoints_error(folder: Path) -> UserError:
+    """Return the error for a run that `has_lost_checkpoints`."""
+    return UserError(
+        "has no checkpoints any more, although its training saved some",
+        where=str(folder / "checkpoints"),
+        remedy=f"restore this folder if it was moved, or train again: s2s train {quote_path(folder / RECIPE)} "
+        f"run.dir={quote_path(folder)} --overwrite",
+    )
 
 
 def may_change_on_resume(override: str) -> bool:

@@ -20,7 +20,17 @@ from s2s.models.base import Seq2Seq
 from s2s.recipe.pairs import PairRecipe
 from s2s.recipe.schema import DeviceSettings, TrainRecipe
 from s2s.run import manifest
-from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, open_ensemble, run_dir_of, run_lock
+from s2s.run.folder import (
+    MANIFEST,
+    RECIPE,
+    TOKENIZER,
+    RunConfig,
+    has_lost_checkpoints,
+    lost_checkpoints_error,
+    open_ensemble,
+    run_dir_of,
+    run_lock,
+)
 from s2s.run.tasks import read, task_of
 from s2s.tasks.base import AnyRun, AnyTask, Evaluation, EvaluationOptions, LoadedModel, PreparedData
 from s2s.tasks.protocols import Inspectable
@@ -212,6 +222,8 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
             where=str(path),
             remedy="name the run itself; docs/export.md shows how to load the export",
         )
+    if found is None and has_lost_checkpoints(path):
+        raise lost_checkpoints_error(path)
     if found is None:
         raise UserError(
             "has no checkpoint yet",

@@ -462,7 +462,11 @@ def _restore(trainer: Trainer[nn.Module, BaseBatch], checkpoints: Checkpoints, p
     trainer.load_state(tensors, progress.place, last)
     # Prune here: a run that is already at its last step saves no further checkpoint.
     checkpoints.prune()
-    print_fn(f"resuming after update {progress.update}")
+    longer = ""
+    if progress.update >= now.updates:
+        command = f"s2s train {quote_path(checkpoints.run)} --resume training.updates={2 * now.updates}"
+        longer = f", the last one; to train longer: {command}"
+    print_fn(f"resuming after update {progress.update}{longer}")
     return progress
 
 

@@ -136,7 +136,10 @@ def test_resume_refuses_an_edited_recipe_and_names_its_keys(folder):
 
 
 def test_resume_accepts_device_overrides_only(folder):
+    # as after a training that was killed before its first validation
     shutil.rmtree(folder / "runs/tiny/checkpoints/0000004")
+    (folder / "runs/tiny/evaluation-test.json").unlink()
+    (folder / "runs/tiny/metrics.jsonl").unlink()
     with pytest.raises(UserError, match=r"'training.warmup=2' cannot change it(.|\n)*only data, device, training.upd"):
         _s2s("train", "runs/tiny", "--resume", "training.warmup=2")
     _s2s("train", "runs/tiny", "--resume", "device.threads=1")

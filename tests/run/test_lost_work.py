@@ -76,6 +76,46 @@ def folder(trained, tmp_path, monkeypatch) -> Path:
     return tmp_path / "here"
 
 
+def _everything(run: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(run)): p.read_bytes() for p in run.rglob("*") if p.is_file()}
+
+
+def test_run_whose_checkpoints_were_moved_is_not_trained_again(folder):
+    shutil.move("run/checkpoints", "elsewhere")
+    for evaluation in (*Path("run").glob("evaluation-*.json"), None):
+        before = _everything(Path("run"))
+        for command in (("train", "run", "--resume"), ("translate", "run", "--input", "tiny.yaml")):
+            with pytest.raises(UserError, match="no checkpoints any more, although its training saved some"):
+                _s2s(*command)
+        assert _everything(Path("run")) == before
+        if evaluation:
+            evaluation.unlink()
+    _s2s("train", "run/recipe.yaml", "run.dir=run", "--overwrite")
+    again = load_file("run/checkpoints/0000005/model.safetensors")
+    before = load_file("elsewhere/0000005/model.safetensors")
+    assert all(again[name].equal(before[name]) for name in before)
+
+
+def test_run_that_ended_before_its_first_checkpoint_begins_again(folder):
+    shutil.rmtree("run/checkpoints")
+    Path("run/evaluation-test.json").unlink()
+    lines = Path("run/metrics.jsonl").read_text().splitlines(keepends=True)
+    first = next(i for i, line in enumerate(lines) if "validation" in line)
+    Path("run/metrics.jsonl").write_text("".join(lines[: first + 1]))
+    _s2s("train", "run", "--resume")
+    assert read_progress(Path("run/checkpoints/0000005")).update == 5
+
+
+def test_resume_of_a_finished_run_says_how_to_train_longer(folder, capsys):
+    bits = _bits(Path("run"))
+    _s2s("train", "run", "--resume")
+    longer = "s2s train run --resume training.updates=10"
+    assert f"resuming after update 5, the last one; to train longer: {longer}" in capsys.readouterr().out
+    assert _bits(Path("run")) == bits
+    _s2s("train", "run", "--resume", "training.updates=10")
+    assert read_progress(Path("run/checkpoints/0000010")).update == 10
+
+
 def _bits(run: Path) -> dict[str, object]:
     tensors = {p.relative_to(run).as_posix(): p.read_bytes() for p in run.rglob("*.safetensors")}
     losses = [entry["loss"] for line in _lines(run) if "loss" in (entry := json.loads(line))]
