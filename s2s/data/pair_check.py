@@ -72,7 +72,8 @@ class SideFindings:
 class SplitFindings:
     """Statistics and findings of one split.
 
-    Rows count from 1. For line files they are line numbers, unless pairs were held out.
+    Rows count from 1, in the file or data set of the split: for line files they are line numbers; a table's header does
+    not count.
     """
 
     pairs: int  # number of sentence pairs
@@ -105,7 +106,8 @@ class Inspection:
 def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normalization: str = "identity") -> Inspection:
     """Check a corpus as loaded, before filters; `normalization` is that of the targets."""
     parts = corpus.splits()
-    splits = {name: _findings(part) for name, part in parts.items()}
+    numbers = {name: corpus.row_numbers(name, len(part)) for name, part in parts.items()}
+    splits = {name: _findings(part, numbers[name]) for name, part in parts.items()}
     whole, sources = (
         count_overlap(corpus, pairs),
         count_overlap(corpus, lambda part: (source for source, _ in pairs(part))),
@@ -116,7 +118,7 @@ def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normaliz
     advice += _corpus_advice(both, filter_report)
     advice += filter(None, [corpus.note])
     advice += [words for name, part in parts.items() if (words := unreachable(part, name, normalization))]
-    spots = _rows(corpus.train, look.sample_rows(len(corpus.train), settings.seed))
+    spots = _rows(corpus.train, look.sample_rows(len(corpus.train), settings.seed), numbers["train"])
     return Inspection(splits, both, filter_report, spots, advice)
 
 
@@ -138,11 +140,11 @@ def blocks(found: Inspection) -> list[list[str]]:
     return [_summary(found), *bars, *unequal, spots, filters]
 
 
-def _findings(dataset: "datasets.Dataset") -> SplitFindings:
+def _findings(dataset: "datasets.Dataset", numbers: Sequence[int]) -> SplitFindings:
     source, target = (SideFindings(is_unspaced(pair[side] for pair in pairs(dataset))) for side in (0, 1))
     empty, copies, windows_ends = [], [], 0
     suspicious: dict[str, list[int]] = {}
-    for row, (one, other) in enumerate(pairs(dataset), start=1):
+    for row, (one, other) in zip(numbers, pairs(dataset), strict=True):
         source.add(one)
         target.add(other)
         windows_ends += one.endswith("\r") or other.endswith("\r")
@@ -158,11 +160,11 @@ def _findings(dataset: "datasets.Dataset") -> SplitFindings:
         target=target,
         correlation=_correlation(lengths),
         empty=empty,
-        duplicates=(later_copies(dataset) + 1).tolist(),
+        duplicates=[numbers[row] for row in later_copies(dataset)],
         copies=copies,
         suspicious=suspicious,
         windows_ends=windows_ends,
-        outliers=_rows(dataset, _find_unequal_rows(lengths)),
+        outliers=_rows(dataset, _find_unequal_rows(lengths), numbers),
     )
 
 
@@ -186,8 +188,8 @@ def _find_unequal_rows(lengths: Int[np.ndarray, "2 rows"]) -> list[int]:
     return [int(row) for row in worst if distances[row] >= 0]
 
 
-def _rows(dataset: "datasets.Dataset", chosen: list[int]) -> list[tuple[int, str, str]]:
-    return [(row + 1, dataset[row]["source"], dataset[row]["target"]) for row in chosen]
+def _rows(dataset: "datasets.Dataset", chosen: list[int], numbers: Sequence[int]) -> list[tuple[int, str, str]]:
+    return [(numbers[row], dataset[row]["source"], dataset[row]["target"]) for row in chosen]
 
 
 def _split_advice(name: str, split: SplitFindings) -> Iterator[str]:

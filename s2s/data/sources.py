@@ -8,7 +8,7 @@ examples, and no duplicate of a held-out example stays in the training data.
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -48,12 +48,24 @@ class Corpus(Generic[Part_co]):
 
     Attributes:
         note: Training examples that were left out because they repeat held-out ones, in words; empty if none were.
+        rows: By split, which rows of the file of the training data it has, from 0; only of splits that holding out
+            divided. Of several corpora, by `corpus.split`.
     """
 
     train: Part_co
     validation: Part_co
     test: Part_co | None
     note: str = ""
+    rows: Mapping[str, Int[np.ndarray, " examples"]] = field(default_factory=dict)
+
+    def row_numbers(self, name: str, examples: int) -> list[int]:
+        """Return the row of each example in the file or data set of its split, from 1; a header does not count.
+
+        Args:
+            name: Name of the split.
+            examples: Number of its examples.
+        """
+        return (self.rows[name] + 1).tolist() if name in self.rows else list(range(1, examples + 1))
 
     def splits(self) -> dict[str, Part_co]:
         """Return the existing splits by name."""
@@ -124,7 +136,7 @@ class Source(ABC, Generic[Settings, Part]):
         }
         if train is None or (parts["validation"] is None and "validation" not in sizes):
             raise UserError("data.train and data.validation must be set", remedy="name a file or a split")
-        note = ""
+        note, divided = "", dict[str, Int[np.ndarray, " examples"]]()
         if sizes:
             rest, held = self._held_out(train, sizes)
             parts |= {name: train.select(rows) for name, rows in held.items()}
@@ -132,8 +144,8 @@ class Source(ABC, Generic[Settings, Part]):
             if copies:
                 which = self.inputs or self.item_name
                 note = f"{copies:,} more {self.item_name} repeat held-out {which}: left out of training"
-            train = train.select(rest)
-        return Corpus(train, parts["validation"], parts["test"], note)  # type: ignore[arg-type]
+            train, divided = train.select(rest), {"train": rest, **held}
+        return Corpus(train, parts["validation"], parts["test"], note, divided)  # type: ignore[arg-type]
 
     def _held_out(
         self, train: Part, sizes: Mapping[str, int]

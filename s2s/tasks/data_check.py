@@ -121,12 +121,12 @@ def missing_classes(name: str, noun: str, counts: Mapping[str, int]) -> list[str
 
 
 def look_through(
-    texts: Iterable[str], size: Callable[[str], int], unit: str
+    texts: Iterable[str], size: Callable[[str], int], unit: str, numbers: Iterable[int]
 ) -> tuple[dict[str, int], list[int], dict[str, list[int]]]:
-    """Measure the sizes of texts, and find empty and suspicious ones."""
+    """Measure the sizes of texts, and find empty and suspicious ones; `numbers` are their rows in the file, from 1."""
     sizes, empty = [], []
     suspicious: dict[str, list[int]] = {}
-    for row, text in enumerate(texts, start=1):
+    for row, text in zip(numbers, texts, strict=True):
         sizes.append(size(text))
         if not text.strip():
             empty.append(row)
@@ -141,22 +141,26 @@ def inspect_texts(
 ) -> CorpusInspection:
     """Check plain texts."""
     train = corpus.train
-    spots = [
-        f"  {row + 1:>9,}  {look.escape_invisible(train[row]['text'])}" for row in look.sample_rows(len(train), seed)
-    ]
     texts = {name: part["text"][:] for name, part in corpus.splits().items()}
-    splits = {name: _check_texts(name, part, tokens, noun, altered) for name, part in texts.items()}
+    numbers = {name: corpus.row_numbers(name, len(part)) for name, part in texts.items()}
+    spots = [
+        f"  {numbers['train'][row]:>9,}  {look.escape_invisible(train[row]['text'])}"
+        for row in look.sample_rows(len(train), seed)
+    ]
+    splits = {name: _check_texts(name, part, numbers[name], tokens, noun, altered) for name, part in texts.items()}
     cut = report_tokens(texts, lambda: learned(texts["train"], tokens), None)
     return CorpusInspection(
         splits, {noun: count_overlap(corpus, lambda part: part["text"])}, spots, cut, note=corpus.note
     )
 
 
-def _check_texts(name: str, texts: Sequence[str], tokens: PieceSettings, noun: str, altered: str) -> Split:
+def _check_texts(
+    name: str, texts: Sequence[str], numbers: Sequence[int], tokens: PieceSettings, noun: str, altered: str
+) -> Split:
     which, cut = f"{noun} of {name}", (tokens.normalization, tokens.lowercase)
-    sizes, empty, suspicious = look_through(texts, lambda text: len(text.encode()), "bytes")
+    sizes, empty, suspicious = look_through(texts, lambda text: len(text.encode()), "bytes", numbers)
     again = repeated(hashes(texts)).tolist()
-    changed = [row for row, text in enumerate(texts, start=1) if normalized(text, *cut) != text]
+    changed = [row for row, text in zip(numbers, texts, strict=True) if normalized(text, *cut) != text]
     advice = [
         *some(empty, f"{which} are empty"),
         *_repetitions(name, again, len(texts), noun),
@@ -173,12 +177,18 @@ def inspect_labels(
     hashed: Hashes,
     labels: Int[np.ndarray, " rows"],
     counts: Mapping[str, int],
+    numbers: Sequence[int],
     empty: Sequence[int] = (),
 ) -> Split:
-    """Check labelled examples: duplicates, contradictions and rare classes."""
+    """Check labelled examples: duplicates, contradictions and rare classes.
+
+    Args:
+        numbers: Rows of the examples in their file, from 1.
+        empty: Those of examples without a text.
+    """
     again = repeated(hashed)
     _, first, number = np.unique(hashed, return_index=True, return_inverse=True)
-    other = again[labels[again] != labels[first[number[again]]]] + 1
+    other = np.asarray(numbers)[again[labels[again] != labels[first[number[again]]]]]
     contradictory = np.setdiff1d(other, empty).tolist()
     most, hopeless = max(counts.values()), " have another class than the same one before: no model can be right on both"
     advice = [

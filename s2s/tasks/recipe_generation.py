@@ -4,9 +4,11 @@ The data is read and measured; the recipe gives a reason for every choice. This 
 task has a module `recipe_generation` and a template `fitting.yaml` for its choices.
 """
 
+import hashlib
 import itertools
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -270,18 +272,26 @@ def render_recipe(
 ) -> str:
     """Fill in the recipe template of a task.
 
-    Characters that the name of a run must not have become `-`, and a long name is cut. If nothing remains, the name is
-    that of the command.
+    The name of a run has ASCII characters only: letters lose their accents, other characters become `-`, and a long
+    name is cut. A digest stands for letters of other scripts. If nothing remains, the name is that of the command.
     """
     # Held out of the training data, or separate files.
     own = " # held out of the training data and never trained on; or a file of your own, as above"
     lines = [
         f"  {split}: {f'{given}{own}' if isinstance(given, int) else quoted(given)}" for split, given in parts.items()
     ]
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:LONGEST_NAME]
+    plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")
+    # Files of other scripts would have equal names, and so would their runs.
+    other = any(c.isalpha() and not c.isascii() for c in plain)
+    end = f"-{hashlib.blake2b(name.encode(), digest_size=3).hexdigest()}" if other else ""
     text = resources.files("s2s.tasks").joinpath(kind, "fitting.yaml").read_text(encoding="utf-8")
     usual = {"translation": "translate", "classification": "classify", "language_model": "text"}.get(kind, kind)
-    given = {"name": quoted(stem or usual), "train": quoted(absolute_paths(train)), "splits": "\n".join(lines)}
+    given = {
+        "name": quoted(f"{(stem or usual)[: LONGEST_NAME - len(end)]}{end}"),
+        "train": quoted(absolute_paths(train)),
+        "splits": "\n".join(lines),
+    }
     return text.format_map(given | dict(choices))
 
 

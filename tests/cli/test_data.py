@@ -63,3 +63,51 @@ def test_check_tells_of_files_that_cannot_be_read(recipe):
     done = CliRunner().invoke(check, [str(recipe)])
     assert isinstance(done.exception, UserError)
     assert "a.en has 40 lines" in str(done.exception)
+
+
+CHECKED = {
+    "pairs": """
+name: mine
+data: {corpus: files, source: en, target: de, train: [a.en, a.de], validation: 8, test: 7}
+model: {kind: transformer}
+""",
+    "corpora": """
+name: mine
+task: text-to-text
+data:
+  corpora:
+    one: {corpus: files, source: en, target: de, train: [a.en, a.de], validation: 8, test: 7, prefix: "say: "}
+model: {kind: transformer}
+""",
+    "labels": """
+name: mine
+task: classification
+data: {corpus: files, text: text, label: label, train: a.tsv, validation: 8, test: 7}
+model: {kind: transformer}
+""",
+    "texts": """
+name: mine
+task: language-model
+data: {train: a.txt, validation: 8, test: 7, document: line}
+model: {kind: transformer}
+""",
+}
+
+
+@pytest.mark.parametrize("kind", CHECKED)
+def test_check_names_rows_of_the_file_although_examples_are_held_out(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    odd = 31
+    lines = [f"Text number {i} is here{chr(0xFFFD) if i == odd else ''}" for i in range(1, 61)]
+    Path("a.en").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    Path("a.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    Path("a.de").write_text("".join(f"Satz {i} steht hier\n" for i in range(1, 61)))
+    labelled = "".join(f"{line}\t{'ab'[i % 2]}\n" for i, line in enumerate(lines))
+    Path("a.tsv").write_text("text\tlabel\n" + labelled, encoding="utf-8")
+    Path("mine.yaml").write_text(CHECKED[kind])
+    done = CliRunner().invoke(check, ["mine.yaml"], catch_exceptions=False)
+    assert f"with a replacement character U+FFFD (row {odd})" in done.stdout
+    # drawn examples are shown beside their rows, too
+    drawn = [line.split() for line in done.stdout.split("\n") if " number " in line and line.split()[0].isdigit()]
+    assert len(drawn) >= 10
+    assert all(line[line.index("number") + 1] == line[0] for line in drawn)

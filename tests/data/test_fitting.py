@@ -296,6 +296,26 @@ def test_new_any_file_name_is_written_so_that_it_is_read_again(tmp_path):
     assert _read(tmp_path, generate_translation_recipe("n" * 250, Splits(files, files))).name == "n" * 200
 
 
+@pytest.mark.parametrize(
+    ("stem", "pattern"),
+    [
+        ("été", r"ete"),
+        ("rezept é", r"rezept-e"),
+        ("模型2", r"2-[0-9a-f]{6}"),
+        ("数据 2", r"2-[0-9a-f]{6}"),
+        ("模型", r"translate-[0-9a-f]{6}"),
+        ("я" * 150 + "n" * 250, r"n{193}-[0-9a-f]{6}"),
+    ],
+)
+def test_new_names_of_files_in_any_script_stay_apart(tmp_path, stem, pattern):
+    files = _lines(tmp_path / "a", _sentences(30)), _lines(tmp_path / "b", _sentences(30))
+    name = _read(tmp_path, generate_translation_recipe(stem, Splits(files, files))).name
+    assert re.fullmatch(pattern, name)
+    assert (
+        stem.isascii() or _read(tmp_path, generate_translation_recipe(f"{stem}文", Splits(files, files))).name != name
+    )
+
+
 def _without_spaces(count: int) -> list[tuple[str, str]]:
     """English sentences, and the same with Thai letters and no spaces."""
     thai = str.maketrans({letter: chr(0x0E01 + place) for place, letter in enumerate("abcdefghijklmnopqrstuvwxyz")})

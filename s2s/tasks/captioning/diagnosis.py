@@ -62,7 +62,10 @@ def inspect_captions(
     train = corpus.train
     drawn = [(train.names[row], train.captions[row][0]) for row in look.sample_rows(len(train), seed)]
     spots = [f"  {look.escape_invisible(name)}: {look.escape_invisible(caption)}" for name, caption in drawn]
-    splits = {name: _split(name, part, source, normalization) for name, part in corpus.splits().items()}
+    splits = {
+        name: _split(name, part, corpus.row_numbers(name, len(part)), source, normalization)
+        for name, part in corpus.splits().items()
+    }
     in_train = {
         "images": count_overlap(corpus, source.keys),
         "captions": count_overlap(corpus, lambda part: part.texts()),
@@ -70,13 +73,14 @@ def inspect_captions(
     return CorpusInspection(splits, in_train, spots, note=corpus.note)
 
 
-def _split(name: str, part: Captioned, source: CaptionSource, normalization: str) -> Split:
+def _split(name: str, part: Captioned, numbers: Sequence[int], source: CaptionSource, normalization: str) -> Split:
     counts = np.array([len(several) for several in part.captions])
     unspaced = is_unspaced(part.texts())
     words = np.array([len(split_words(caption, unspaced)) for caption in part.texts()])
-    again, dull = (repeated_rows(hashes(source.keys(part))) + 1).tolist(), plain(part.pixels)
+    again = [numbers[row] for row in repeated_rows(hashes(source.keys(part)))]
+    dull = [numbers[row - 1] for row in plain(part.pixels)]
     changed, suspicious = describe_changes(part.texts(), normalization), dict[str, list[int]]()
-    for row, several in enumerate(part.captions, start=1):
+    for row, several in zip(numbers, part.captions, strict=True):
         look.note_suspicious(suspicious, row, *several)
     rows = {
         "images": len(part),

@@ -25,19 +25,22 @@ def inspect_labelled(corpus: Corpus[Labelled], seed: int, own: Sequence[str] = (
     """Check labelled texts."""
     texts, labels = corpus.train.texts, corpus.train.labels
     rows = look.sample_rows(len(labels), seed)
+    numbers = {name: corpus.row_numbers(name, len(part.labels)) for name, part in corpus.splits().items()}
     spots = [
-        f"  {row + 1:>9,}  {corpus.train.names[int(labels[row])]}: {look.escape_invisible(texts[row]['text'])}"
-        for row in rows
+        f"  {number:>9,}  {corpus.train.names[int(labels[row])]}: {look.escape_invisible(texts[row]['text'])}"
+        for row, number in ((row, numbers["train"][row]) for row in rows)
     ]
-    splits = {name: _split(name, part) for name, part in corpus.splits().items()}
+    splits = {name: _split(name, part, numbers[name]) for name, part in corpus.splits().items()}
     in_train = {"texts": count_overlap(corpus, lambda part: part.texts["text"])}
     return CorpusInspection(splits, in_train, spots, own=own, note=corpus.note)
 
 
-def _split(name: str, part: Labelled) -> Split:
+def _split(name: str, part: Labelled, numbers: Sequence[int]) -> Split:
     texts, which = part.texts["text"], f"texts of {name}"
     unspaced = is_unspaced(texts)
-    words, empty, suspicious = look_through(texts, lambda text: len(split_words(text, unspaced)), unit_name(unspaced))
-    found = inspect_labels(name, "texts", hashes(texts), part.labels, part.counts(), empty)
+    words, empty, suspicious = look_through(
+        texts, lambda text: len(split_words(text, unspaced)), unit_name(unspaced), numbers
+    )
+    found = inspect_labels(name, "texts", hashes(texts), part.labels, part.counts(), numbers, empty)
     advice = [*some(empty, f"{which} are empty"), *found.advice, *conversions(suspicious, which)]
     return Split({**found.rows, **words, "empty texts": len(empty)}, advice)

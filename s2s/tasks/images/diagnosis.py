@@ -28,14 +28,16 @@ def inspected(recipe: ImageRecipe) -> str:
 def inspect_images(corpus: Corpus[Images], source: ImageSource) -> CorpusInspection:
     """Check labelled images."""
     train = corpus.train
+    numbers = {name: corpus.row_numbers(name, len(part)) for name, part in corpus.splits().items()}
+    rows = look.sample_rows(len(train), source.settings.seed)
     spots = [
-        f"  {row + 1:>9,}  {train.names[int(train.labels[row])]}: mean {train.pixels[row].mean() / 255:.2f} of white"
-        for row in look.sample_rows(len(train), source.settings.seed)
+        f"  {number:>9,}  {train.names[int(train.labels[row])]}: mean {train.pixels[row].mean() / 255:.2f} of white"
+        for row, number in ((row, numbers["train"][row]) for row in rows)
     ]
     splits = {}
     for name, part in corpus.splits().items():
-        found = inspect_labels(name, "images", hashes(source.keys(part)), part.labels, part.counts())
-        dull = plain(part.pixels)
+        found = inspect_labels(name, "images", hashes(source.keys(part)), part.labels, part.counts(), numbers[name])
+        dull = [numbers[name][row - 1] for row in plain(part.pixels)]
         told = some(dull, f"images of {name}", DAMAGED)
         splits[name] = Split({**found.rows, "images of a single colour": len(dull)}, [*found.advice, *told])
     overlap = {"images": count_overlap(corpus, source.keys)}

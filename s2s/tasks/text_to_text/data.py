@@ -110,16 +110,17 @@ class MixtureSource(Source[Any, Mixture]):
 
     def load(self) -> Corpus[Mixture]:
         parts: dict[str, dict[str, "datasets.Dataset"]] = {"train": {}, "validation": {}, "test": {}}
-        notes = []
+        notes, rows = [], dict[str, Int[np.ndarray, " examples"]]()
         for corpus, source in self.sources().items():
             with _name_corpus_in_errors(corpus):
                 loaded = source.load()
                 for split, part in loaded.splits().items():
                     parts[split][corpus] = part
+                rows |= {f"{corpus}.{split}": numbers for split, numbers in loaded.rows.items()}
                 if loaded.note:
                     notes.append(f"{corpus}: {loaded.note}")
         test = Mixture(parts["test"]) if parts["test"] else None
-        return Corpus(Mixture(parts["train"]), Mixture(parts["validation"]), test, "\n".join(notes))
+        return Corpus(Mixture(parts["train"]), Mixture(parts["validation"]), test, "\n".join(notes), rows)
 
     def keys(self, part: Mixture) -> Iterable[Hashable]:
         return ((name, source) for name, each in part.parts.items() for source, _ in pairs(each))

@@ -49,7 +49,8 @@ def inspected(recipe: TextToTextRecipe) -> str:
     shown, advice, learned = [], [], build_training_mixture(recipe.data.corpora, corpus)
     for name, settings in corpora.items():
         test = corpus.test.parts.get(name) if corpus.test else None
-        alone = Corpus(corpus.train.parts[name], corpus.validation.parts[name], test)
+        own = {key.removeprefix(f"{name}."): rows for key, rows in corpus.rows.items() if key.startswith(f"{name}.")}
+        alone = Corpus(corpus.train.parts[name], corpus.validation.parts[name], test, rows=own)
         found = pair_check.inspect(alone, settings, tokenizer.normalization)
         head, *others = pair_check.blocks(found) if settings.objective == "pairs" else _report_texts(found)
         shown += [[f"── {name}", *head], *others]

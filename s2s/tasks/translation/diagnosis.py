@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -47,8 +48,8 @@ def inspected(recipe: Recipe) -> str:
     data, corpus = recipe.data, TranslationSource(recipe.data).load()
     normalization = recipe.tokenizer.of("target").normalization
     # Prefixes are removed, because the checks concern the texts.
-    held = (part and without_prefix(part, data.prefix) for part in (corpus.validation, corpus.test))
-    plain: Corpus["datasets.Dataset"] = Corpus(without_prefix(corpus.train, data.prefix), *held, corpus.note)  # type: ignore[arg-type]
+    parts = {name: without_prefix(part, data.prefix) for name, part in corpus.splits().items()}
+    plain: Corpus["datasets.Dataset"] = replace(corpus, **parts)
     found = inspect(plain, data, normalization)
     more = []
     if data.join > 1:
