@@ -27,8 +27,10 @@ from s2s.run.tasks import read, schemas
 from s2s.training.device import PRECISION_NAMES
 
 SMALL = (
-    "data.train=300 data.validation=8 data.test=8 tokenizer.size=450 model.width=16 model.heads=2 model.feedforward=16 "
-    "training.updates=6 validation.sentences=2 decoding.max_ratio=0.5 device.precision=fp32 device.threads=1"
+    "data.train=200 data.validation=8 data.test=8 tokenizer.kind=word tokenizer.size=200 "
+    "model.width=16 model.heads=2 model.feedforward=16 model.encoder_layers=1 model.decoder_layers=1 "
+    "batches.tokens=512 training.updates=6 validation.sentences=2 decoding.beam=1 decoding.max_ratio=0.5 "
+    "decoding.max_extra=4 device.precision=fp32 device.threads=1"
 )
 
 RATES = ("0.002", "0.02")
