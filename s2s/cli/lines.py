@@ -58,27 +58,24 @@ def chunks(
     """
     from s2s.data.text_files import check_encoding
 
-    waiting, ended, number, arriving = b"", False, 0, _blocks(file)
+    # A bytearray grows in place, and each block's line ends are counted once.
+    waiting, newlines, ended, number, arriving = bytearray(), 0, False, 0, _blocks(file)
     while not ended:
         prompt()
         block = next(arriving, b"")
         ended = not block
         waiting += block
-        if (
-            not ended
-            and len(waiting) <= _LONGEST
-            and waiting.count(b"\n") < most
-            and select.select([file], [], [], 0)[0]
-        ):
+        newlines += block.count(b"\n")
+        if not ended and len(waiting) <= _LONGEST and newlines < most and select.select([file], [], [], 0)[0]:
             continue
-        whole, newline, rest = waiting.rpartition(b"\n")
+        whole, newline, rest = bytes(waiting).rpartition(b"\n")
         lines, begins = whole.split(b"\n") if newline else [], number == 0
-        waiting, first_row, number = rest, number, number + len(lines)
+        waiting, newlines, first_row, number = bytearray(rest), 0, number, number + len(lines)
         if len(waiting) > _LONGEST:
             what = f"line {number + 1} has more than {_LONGEST >> 20} MiB"
             raise UserError(what, where=f"--input {getattr(file, 'name', '')}", remedy="name a text file")
         if ended and waiting:
-            lines.append(waiting)
+            lines.append(rest)
         if begins and lines:
             # The same check as for files in training and scoring.
             check_encoding(lines[0], Path(str(getattr(file, "name", "standard input"))))
