@@ -1,6 +1,7 @@
 """Error messages of recipe validation: key, value, expected value and suggestion."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -106,10 +107,11 @@ def _suggest(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks
     """Suggest a key: from other models or tasks, a similar one, or all of the section."""
     if key[:-1] == ("model",) and (kinds := [kind for kind, keys in _keys_of_kinds(settings) if key[-1] in keys]):
         return f"it is a key of {', '.join(kinds)}"
-    if owners := [name for name, other in tasks.items() if key in _keys(other.recipe, ())]:
+    recipes = {name: _keys_of(other.recipe) for name, other in tasks.items()}  # pyright: ignore[reportArgumentType]
+    if owners := [name for name, keys in recipes.items() if key in keys]:
         task, *_ = choices(schema.model_fields[TASK])
         return f"it is a key of task {' or '.join(owners)}, and this recipe has task {task}"
-    everywhere = list(_keys(schema, ()))
+    everywhere = _keys_of(schema)
     siblings = [name[-1] for name in everywhere if _same_key(name[:-1], key[:-1])]
     if nearest(key[-1], siblings):
         return suggestion(key[-1], siblings)
@@ -136,6 +138,12 @@ def _keys_of_kinds(settings: SettingsOf) -> Iterator[tuple[str, Collection[str]]
         except UserError:
             # Its error is shown when a recipe uses it.
             continue
+
+
+@lru_cache(maxsize=64)
+def _keys_of(schema: type[BaseModel]) -> tuple[Location, ...]:
+    """Return all keys of a recipe; a page of unknown keys asks for them once for each."""
+    return tuple(_keys(schema, ()))
 
 
 def _keys(section: type[BaseModel], above: Location) -> Iterator[Location]:
