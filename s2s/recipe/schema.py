@@ -483,6 +483,20 @@ class TrainRecipe(Section, Generic[Model]):
     """Random seeds."""
     device: DeviceSettings = DeviceSettings()
     """Device, precision and determinism."""
+    if not TYPE_CHECKING:
+
+        @classmethod
+        def __class_getitem__(cls, parameters):
+            # The keys' descriptions are inherited; pydantic would look for their source in each frame of the stack.
+            config = cls.model_config
+            cls.model_config = config | {"use_attribute_docstrings": False}
+            try:
+                parametrized = super().__class_getitem__(parameters)
+            finally:
+                cls.model_config = config
+            parametrized.model_config = parametrized.model_config | {"use_attribute_docstrings": True}
+            return parametrized
+
     if TYPE_CHECKING:
         task: str
         data: DataSection
