@@ -129,7 +129,7 @@ def test_transfer_batches_give_updates_equal_tokens(contest):
 
 def test_transfer_arms_are_of_equal_length_and_repeatable(contest, monkeypatch, tmp_path):
     monkeypatch.setitem(transfer.SIZES, "quick", TINY)
-    made = contest(["gru"], seeds=(1, 2))
+    made = contest(["transformer"], seeds=(1, 2))
     cells = EXPERIMENT.trials(made)
     assert [(cell.part, cell.seed) for cell in cells] == [("equal-1", 1), ("equal-10", 1)]
     measured = {cell: EXPERIMENT.measure(made, cell) for cell in cells}
@@ -197,7 +197,7 @@ def test_transfer_pretrains_in_the_other_direction(contest, monkeypatch):
 
 def test_transfer_translates_with_the_best_validation(contest, monkeypatch):
     monkeypatch.setitem(transfer.SIZES, "quick", TINY)
-    made, validated, translated = contest(["gru"]), [], []
+    made, validated, translated = contest(["transformer"]), [], []
     take, translator = transfer.pair_losses, translation.TextTranslator
 
     def best_at_the_second(model, data, *rest):
