@@ -163,15 +163,15 @@ def test_classification_failed_checks_replace_the_verdict(planted, change, stand
 
 
 def test_classification_measures_real_runs_repeatably(classifiers, tmp_path):
-    made = classifiers(["gru"])
+    made = classifiers(["transformer"])
     (trial,) = EXPERIMENT.trials(made)
     found = json.loads(json.dumps(asdict(EXPERIMENT.measure(made, trial)), allow_nan=False))
     result = EXPERIMENT.result(made, {trial: found})
     assert {finding.row for finding in result.findings} == set(EXPERIMENT.rows) <= set(TABLES["classification"])
     assert {f.figure for f in result.findings} - {""} <= {figure.name for figure in result.figures}
-    run = made.folder / "runs" / "gru-seed1"
+    run = made.folder / "runs" / "transformer-seed1"
     evaluated = json.loads((run / "evaluation-test.json").read_text())
-    assert _findings(result, "accuracy")["gru"].value == evaluated["scores"]["accuracy"]["value"]
+    assert _findings(result, "accuracy")["transformer"].value == evaluated["scores"]["accuracy"]["value"]
     assert found["parameters"] == count_parameters(load(run).model)
     assert found["updates"] == [24, 48]
     updates = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -98,10 +98,10 @@ def test_texts_are_known_by_what_they_say(contest):
 
 
 def test_a_short_training_ends_at_the_loss_of_a_whole_run(classifiers):
-    made = classifiers(["gru"])
-    recipe = made.candidate("gru").recipe
+    made = classifiers(["transformer"])
+    recipe = made.candidate("transformer").recipe
     loss, seconds = short_training(recipe, 2, made.device_context)
-    points = list(validation_points(trained(made, "gru", 2)))
+    points = list(validation_points(trained(made, "transformer", 2)))
     assert loss == pytest.approx(points[-1].scores["loss"], rel=1e-5)
     assert seconds > 0
     # and it has learned something

@@ -234,14 +234,14 @@ def test_quality_compares_seconds_of_one_machine_only(contest):
 
 
 def test_quality_measures_real_runs_repeatably(contest, tmp_path):
-    made = contest(["gru"])
+    made = contest(["transformer"])
     (trial,) = EXPERIMENT.trials(made)
     found = json.loads(json.dumps(asdict(EXPERIMENT.measure(made, trial)), allow_nan=False))
     result = EXPERIMENT.result(made, {trial: found})
     assert [finding.model for finding in result.findings] == made.models
     assert result.experiment == ROWS["translation quality"][1]
     assert {f.figure for f in result.findings} <= {figure.name for figure in result.figures}
-    assert found["parameters"] == count_parameters(load(made.folder / "runs" / "gru-seed1").model)
+    assert found["parameters"] == count_parameters(load(made.folder / "runs" / "transformer-seed1").model)
     assert len(found["counts"]["bleu"]) == 40
     assert found["source_use"]["exchanged"] > 0
     assert found["updates"] == [6, 12]

@@ -89,9 +89,9 @@ def test_bits_are_the_largest_bound_unless_the_largest_size_is_mastered() -> Non
 
 
 def test_bits_are_measured_where_the_plan_has_an_entropy(contest, monkeypatch) -> None:
-    plan = replace(TINY[0], entropy=2.0, updates=60, every=20, trial=20)
+    plan = replace(TINY[0], entropy=2.0, updates=30, every=10, trial=10)
     monkeypatch.setitem(copying.PLANS, "quick", [plan])
-    made = contest(["gru", "gru-attention"])
+    made = contest(["gru", "transformer"])
 
     def trial(model, part, seed):
         return Trial(model, part, seed, search=Trial(model, f"{part}-rates"))
@@ -226,11 +226,11 @@ def test_claim_says_whether_longer_trainings_agree(asked, monkeypatch) -> None:
 def test_longer_training_continues_a_shorter_one_at_its_rate(contest, monkeypatch) -> None:
     plan = replace(TINY[0], longer=6)
     monkeypatch.setitem(copying.PLANS, "quick", [plan])
-    made = contest(["gru-attention"])
+    made = contest(["transformer"])
     trials = {trial.key: trial for trial in copying.EXPERIMENT.trials(made)}
-    assert [key for key in trials if "longer" in key] == ["gru-attention--copying-8-longer--seed1"]
+    assert [key for key in trials if "longer" in key] == ["transformer--copying-8-longer--seed1"]
     short, long = (
-        copying.EXPERIMENT.measure(made, trials[f"gru-attention--copying-8{kind}--seed1"]) for kind in ("", "-longer")
+        copying.EXPERIMENT.measure(made, trials[f"transformer--copying-8{kind}--seed1"]) for kind in ("", "-longer")
     )
     assert (short.budget, short.updates, long.budget, long.updates) == (4, 4, 6, 6)
     assert (short.rate, short.looks[0]) == (long.rate, long.looks[0])
@@ -249,14 +249,14 @@ def test_measure_trains_at_the_best_rate_of_one_search(contest, monkeypatch) -> 
     monkeypatch.setitem(copying.PLANS, "quick", TINY)
     searched, real = [], task_question.search
     monkeypatch.setattr(task_question, "search", lambda *given: searched.append(1) or real(*given))
-    made = contest(["gru-attention"])
+    made = contest(["transformer"])
     trials = copying.EXPERIMENT.trials(made)
     assert [trial.key for trial in trials] == [
-        "gru-attention--copying-8-rates",
-        "gru-attention--copying-8--seed1",
-        "gru-attention--copying-8--seed2",
-        "gru-attention--copying-4-rates",
-        "gru-attention--copying-4--seed1",
+        "transformer--copying-8-rates",
+        "transformer--copying-8--seed1",
+        "transformer--copying-8--seed2",
+        "transformer--copying-4-rates",
+        "transformer--copying-4--seed1",
     ]
     one, two = (copying.EXPERIMENT.measure(made, trials[i]) for i in (1, 2))
     assert isinstance(one, TaskResult)

@@ -99,11 +99,11 @@ def test_text_length_guessing_model_is_not_compared(planted):
 
 
 def test_text_length_measures_a_real_run(classifiers):
-    made = classifiers(["gru"])
+    made = classifiers(["transformer"])
     (cell,) = EXPERIMENT.trials(made)
     measured = json.loads(json.dumps(asdict(EXPERIMENT.measure(made, cell))))
     rows = _table(EXPERIMENT.result(made, {cell: measured}), "buckets")
-    _, kept = evaluation_of(made, "gru", 1)
+    _, kept = evaluation_of(made, "transformer", 1)
     weighted = sum(row["texts"] * row["accuracy (%)"] for row in rows) / 90
     assert weighted == pytest.approx(kept["scores"]["accuracy"]["value"], abs=0.01)
     lines = (made.folder.parent / "test.tsv").read_text().splitlines()[1:]

@@ -36,14 +36,14 @@ def _weights(folder):
 
 
 def test_a_finished_run_is_not_trained_again(contest, monkeypatch):
-    made = contest(["rnn"])
-    folder = trained(made, "rnn", 1)
-    assert folder == made.folder / "runs" / "rnn-seed1"
+    made = contest(["transformer"])
+    folder = trained(made, "transformer", 1)
+    assert folder == made.folder / "runs" / "transformer-seed1"
     assert cost_of(folder).cpu_seconds > 0
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     monkeypatch.setattr(tasks, "train", pytest.fail)
     monkeypatch.setattr(tasks, "resume", pytest.fail)
-    assert trained(made, "rnn", 1) == folder
+    assert trained(made, "transformer", 1) == folder
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
     points = list(validation_points(folder))
     assert [point.update for point in points] == [6, 12]
@@ -61,7 +61,7 @@ def test_a_finished_run_is_not_trained_again(contest, monkeypatch):
 
 @pytest.mark.parametrize("task", ["translation", "classification"])
 def test_whole_run_prepares_shared_data_before_the_clock_starts(contest, classifiers, monkeypatch, task):
-    made = (contest if task == "translation" else classifiers)(["rnn"])
+    made = (contest if task == "translation" else classifiers)(["transformer"])
     happened, prepare = [], tasks.prepare
 
     def noted(what, result):
@@ -71,14 +71,14 @@ def test_whole_run_prepares_shared_data_before_the_clock_starts(contest, classif
     clock = SimpleNamespace(**{name: lambda: noted("clock", 0.0) for name in ("perf_counter", "process_time")})
     monkeypatch.setattr(tasks, "time", clock)
     monkeypatch.setattr(tasks, "prepare", lambda recipe: noted("prepared", prepare(recipe)))
-    trained(made, "rnn", 1)
+    trained(made, "transformer", 1)
     assert happened == ["prepared", *["clock"] * 4]
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(contest, monkeypatch, tmp_path):
-    whole = contest(["gru"])
+    whole = contest(["transformer"])
     cut = type(whole)(tmp_path / "cut", whole.profile, whole.candidates, whole.seeds, whole.device_context)
-    first = trained(whole, "gru", 1)
+    first = trained(whole, "transformer", 1)
     validate = TranslationTask.validate
 
     def interrupted(self, train_context, log):
@@ -89,23 +89,26 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(contest, monkeypatch, tmp_p
     with monkeypatch.context() as patch:
         patch.setattr(TranslationTask, "validate", interrupted)
         with pytest.raises(Stopped):
-            trained(cut, "gru", 1)
-    second = trained(cut, "gru", 1)
+            trained(cut, "transformer", 1)
+    second = trained(cut, "transformer", 1)
     one, two = _weights(first), _weights(second)
     assert one.keys() == two.keys()
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert [(p.update, p.tokens, p.scores) for p in validation_points(first)] == [
         (p.update, p.tokens, p.scores) for p in validation_points(second)
     ]
-    assert evaluation_of(whole, "gru", 1)[1]["translations"] == evaluation_of(cut, "gru", 1)[1]["translations"]
+    assert (
+        evaluation_of(whole, "transformer", 1)[1]["translations"]
+        == evaluation_of(cut, "transformer", 1)[1]["translations"]
+    )
     # what was done before the interruption is not known, and is not made up
     assert cost_of(second).cpu_seconds is None
 
 
 def test_seeds_decide_and_equal_seeds_agree(contest):
     assert set(seeds_of(3).model_dump().values()) == {3}
-    made = contest(["rnn"], seeds=(1, 2))
-    recipe = made.candidate("rnn").recipe
+    made = contest(["transformer"], seeds=(1, 2))
+    recipe = made.candidate("transformer").recipe
     data = prepared(recipe)
     runs = [train_briefly(shortened(recipe, 0.25), data, seed, made.device_context) for seed in (1, 1, 2)]
     weights = [torch.cat([p.flatten() for p in run.model.parameters()]) for run in runs]
@@ -128,14 +131,16 @@ def test_a_short_training_has_the_weights_of_a_whole_run(contest):
 
 
 def test_a_run_without_a_test_set_is_tested_on_the_validation_set(contest):
-    made = contest(["rnn"])
-    recipe = made.candidate("rnn").recipe
+    made = contest(["transformer"])
+    recipe = made.candidate("transformer").recipe
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": None})})
-    made = type(made)(made.folder, "quick", (type(made.candidates[0])("rnn", recipe),), (1,), made.device_context)
-    folder, found = evaluation_of(made, "rnn", 1)
+    made = type(made)(
+        made.folder, "quick", (type(made.candidates[0])("transformer", recipe),), (1,), made.device_context
+    )
+    folder, found = evaluation_of(made, "transformer", 1)
     assert found["split"] == "validation"
     assert len(found["translations"]) == 40
-    assert (folder, found) == evaluation_of(made, "rnn", 1)
+    assert (folder, found) == evaluation_of(made, "transformer", 1)
 
 
 def test_a_model_that_cannot_translate_is_told_so(contest):
@@ -206,7 +211,7 @@ def build_model_of(settings):
 
 
 def test_training_can_begin_with_given_weights(contest):
-    made = contest(["gru"])
+    made = contest(["transformer"])
     recipe = made.candidates[0].recipe
     data = prepared(recipe)
     first = train_briefly(recipe, data, 1, made.device_context)

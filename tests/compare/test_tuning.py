@@ -353,11 +353,11 @@ def test_what_is_foreseen_goes_on_from_what_was_made(contest):
 
 
 def test_a_trial_learns_a_share_of_what_a_whole_training_does(contest):
-    made = contest(["gru"])
+    made = contest(["transformer"])
     often = made.candidates[0].recipe
     often = often.model_copy(update={"validation": often.validation.model_copy(update={"every": 4})})
     made = replace(made, candidates=(replace(made.candidates[0], recipe=often),))
-    short, long = (TUNING.measure(made, Trial("gru", part)) for part in ("rate-4000", "whole-rate-4000"))
+    short, long = (TUNING.measure(made, Trial("transformer", part)) for part in ("rate-4000", "whole-rate-4000"))
     assert (short.updates, long.updates) == (2, 12)
     assert long.loss < short.loss
     recipe = made.candidates[0].recipe
@@ -369,6 +369,6 @@ def test_a_trial_learns_a_share_of_what_a_whole_training_does(contest):
     assert short.slope is None
     assert curve.updates == [4, 8, 12]
     assert long.slope == slope_per_doubling(curve.tokens, curve.losses)
-    mine = trained(made, "gru", made.seeds[0])
+    mine = trained(made, "transformer", made.seeds[0])
     assert mine != run
     assert read(mine / "recipe.yaml").seeds == seeds_of(made.seeds[0])
