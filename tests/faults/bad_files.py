@@ -19,6 +19,7 @@ from tests.faults.world import (
     fifo,
     idx,
     packed,
+    written,
     zero,
 )
 
@@ -58,17 +59,17 @@ CORPORA: dict[str, tuple[str, Mapping[str, Content], tuple[str, ...]]] = {
     ),
     "a bomb of gzip": (
         PAIR.replace("a.en", "a.en.gz"),
-        {"a.en.gz": gzip.compress(bytes(32 << 20)), "a.de": LINES},
+        {"a.en.gz": written(lambda: gzip.compress(bytes(32 << 20))), "a.de": LINES},
         ("a.en.gz:1", "16 MiB"),
     ),
     "a bomb of xz": (
         TSV.replace("tsv", "tsv.xz"),
-        {"a.tsv.xz": lzma.compress(bytes(32 << 20), preset=0)},
+        {"a.tsv.xz": written(lambda: lzma.compress(bytes(32 << 20), preset=0))},
         ("a.tsv.xz:1", "16 MiB"),
     ),
     "a bomb of parquet": (
         TSV.replace("tsv", "parquet.gz"),
-        {"a.parquet.gz": gzip.compress(bytes(32 << 20))},
+        {"a.parquet.gz": written(lambda: gzip.compress(bytes(32 << 20)))},
         ("a.parquet.gz", "parquet"),
     ),
     "too few to hold out": (PAIR.replace("=2", "=30"), {"a.en": LINES, "a.de": LINES}, ("30", "data.validation")),
@@ -199,8 +200,8 @@ SMALL = png(8, 8, 8)
 POSTSCRIPT = "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\nshowpage\n"
 # a file among images, its content, and what is told
 PICTURES: dict[str, tuple[str, Content, tuple[str, ...]]] = {
-    "a bomb": ("bomb.png", png(20_000, 20_000), ("bomb.png", "20,000 x 20,000")),
-    "a smaller bomb": ("bomb.png", png(12_000, 12_000), ("bomb.png", "12,000 x 12,000")),
+    "a bomb": ("bomb.png", written(lambda: png(20_000, 20_000)), ("bomb.png", "20,000 x 20,000")),
+    "a smaller bomb": ("bomb.png", written(lambda: png(12_000, 12_000)), ("bomb.png", "12,000 x 12,000")),
     "PostScript": ("page.png", POSTSCRIPT, ("page.png", "no whole image")),
     "text": ("text.png", "no image", ("text.png", "PNG")),
     "nothing": ("empty.jpg", "", ("empty.jpg",)),
@@ -222,7 +223,7 @@ IDX: dict[str, tuple[Content, Content, tuple[str, ...]]] = {
     "a short head": (DIGITS[:9], NUMBERS, ("x.idx", "within its head")),
     "too short": (DIGITS[:-1], NUMBERS, ("x.idx", "255", "256")),
     "too long": (DIGITS + b"x", NUMBERS, ("x.idx", "more than its head")),
-    "a bomb": (gzip.compress(DIGITS + bytes(50_000_000)), NUMBERS, ("x.idx", "more than its head")),
+    "a bomb": (written(lambda: gzip.compress(DIGITS + bytes(50_000_000))), NUMBERS, ("x.idx", "more than its head")),
     "a promise": (idx(b"", 2**32 - 1, 2**16, 2**16), NUMBERS, ("x.idx", "too small", "4294967295")),
     "half a gzip": (gzip.compress(DIGITS)[:-9], NUMBERS, ("x.idx", "cannot be read")),
     "other labels": (DIGITS, idx(bytes(3), 3), ("4 images", "3 labels")),

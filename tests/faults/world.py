@@ -110,6 +110,11 @@ def directory(path: Path) -> None:
     path.mkdir()
 
 
+def written(make: Callable[[], bytes]) -> Callable[[Path], None]:
+    """Content that is made when it is written: too large or slow to make whenever the tests are collected."""
+    return lambda path: path.write_bytes(make()) and None
+
+
 def packed(text: str) -> bytes:
     """Text, by gzip."""
     return gzip.compress(text.encode())
