@@ -602,7 +602,7 @@ PAGES = {
         slow="^(cp -r docs|s2s report)",
         check=_claims_drawn,
     ),
-    "data": Page(prepare=_tatoeba, settings={"^s2s data check": "data.train=300"}),
+    "data": Page(prepare=_tatoeba, settings={"^s2s data check": BUILT_IN}),
     "decoding": Page(prepare=_beginnings),
     "diagnose": Page(prepare=recipes, settings={TRAIN_TRANSLATE: TRANSLATE}),
     "distributed": Page(
