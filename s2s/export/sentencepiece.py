@@ -10,7 +10,7 @@ import json
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from s2s.data.tokenizers import ESCAPES, SPECIAL_TOKENS, Tokenizer, normalized
 
 # SentencePiece refuses a model of bytes alone. This piece comes after all ids, and is never found in a text.
 _NEVER = "\ufdef" * 9
+# Characters that are looked at together; most blocks have no character that normalization changes.
+_BLOCK = 256
 # SentencePiece has no rules for NUL.
 _ESCAPES = {character: escaped for character, escaped in ESCAPES.items() if character != "\0"}
 
@@ -117,9 +119,7 @@ def _normalization(normalization: str, lowercase: bool, escape: bool) -> bytes:
     """Return a tokenizer's normalization of each character, composed or decomposed, as SentencePiece's table."""
     rules = dict(_ESCAPES) if escape else {}
     changes = normalization != "identity" or lowercase
-    for character in map(chr, range(1, sys.maxunicode + 1) if changes else ()):
-        if unicodedata.category(character) == "Cs":
-            continue
+    for character in _changing(normalization, lowercase) if changes else ():
         parts = unicodedata.normalize("NFD", character)
         forms = [unicodedata.normalize("NFC", parts[:end]) + parts[end:] for end in range(1, len(parts))]
         for form in {character, parts, *forms, unicodedata.normalize("NFKD", character)}:
@@ -128,6 +128,17 @@ def _normalization(normalization: str, lowercase: bool, escape: bool) -> bytes:
             if after != form:
                 rules[form] = "".join(_ESCAPES.get(c, c) for c in after) if escape else after
     return _compiled(rules)
+
+
+def _changing(normalization: str, lowercase: bool) -> Iterator[str]:
+    """Yield the characters but those in blocks without a change, such as Chinese characters and unassigned ones."""
+    for first in range(0, sys.maxunicode + 1, _BLOCK):
+        block = [c for c in map(chr, range(max(1, first), first + _BLOCK)) if unicodedata.category(c) != "Cs"]
+        # Digits between them keep white space, and compose with nothing.
+        text = f"0{'0'.join(block)}0"
+        forms = {unicodedata.normalize("NFD", text), unicodedata.normalize("NFKD", text)}
+        if forms | {normalized(text, normalization, lowercase)} != {text}:
+            yield from block
 
 
 def _compiled(rules: dict[str, str]) -> bytes:
