@@ -277,6 +277,7 @@ def test_fine_tuning_samples_with_its_own_rate_from_the_tokenizer_of_the_other_r
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.yaml").write_text(RECIPE)
     brief = ["training.updates=2", "validation.every=2", "training.warmup=1", "tokenizer.kind=bpe"]
+    brief.append("device.precision=fp32")
     first = ["run.dir=first", "tokenizer.shared=false", "tokenizer.size=330"]
     for words in (first, ["run.dir=second", "init_from=first", "tokenizer.shared=false", "tokenizer.sampling=0.5"]):
         result = CliRunner().invoke(commands, ["train", "a.yaml", *brief, *words], standalone_mode=False)
