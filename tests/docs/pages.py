@@ -30,7 +30,7 @@ from tests.docs.runner import ROOT, Code, Page, Session, blocks, execute_code, p
 # oneDNN compiles a kernel for each new shape of bf16, and an untrained model does not know where to stop
 BRIEF = (
     "training.updates=6 training.warmup=2 validation.every=6 validation.sentences=3 batches.tokens=600 "
-    "device.precision=fp32 decoding.max_ratio=0.5 decoding.max_extra=1"
+    "device.precision=fp32 decoding.max_ratio=0.2 decoding.max_extra=1"
 )
 QUIET = Console(quiet=True)
 SHALLOW = "model.width=32 model.encoder_layers=1 model.decoder_layers=1"
@@ -310,7 +310,7 @@ def _several_corpora_checked(session: Session) -> None:
 
 SMALL_TEXT = (
     "training.updates=4 training.warmup=1 validation.every=4 tokenizer.size=400 model.width=16 model.heads=2 "
-    "model.feedforward=16 decoding.max_ratio=1 decoding.max_extra=2 device.threads=1"
+    "model.feedforward=16 decoding.max_ratio=0.2 decoding.max_extra=2 device.threads=1"
 )
 CORPUS_SIZES = " ".join(
     f"data.corpora.{name}.{split}={size}"

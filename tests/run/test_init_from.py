@@ -37,12 +37,13 @@ TRANSLATOR = f"""
 name: translated
 data: {{train: 60, validation: 4, test: null}}
 batches: {{tokens: 1000, max_length: 100}}
-decoding: {{beam: 1, max_ratio: 0.5}}
+decoding: {{beam: 1, max_ratio: 0.1, max_extra: 1}}
 {COMMON}"""
 TASKS = f"""
 name: tasks
 task: text-to-text
 data: {{corpora: {{there: {{train: 60, validation: 4, test: null}}}}}}
+decoding: {{beam: 1, max_ratio: 0.1, max_extra: 1}}
 {COMMON}"""
 TABLE = "encoder.embedding.tokens.weight"
 

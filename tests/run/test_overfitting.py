@@ -34,7 +34,7 @@ def test_overfit_learns_sixteen_pairs(kind, rate, tmp_path, monkeypatch):
 
 
 def test_overfit_advises_a_lower_learning_rate(tmp_path, monkeypatch):
-    monkeypatch.setattr(diagnosis, "_UPDATES", 16)
+    monkeypatch.setattr(diagnosis, "_UPDATES", 8)
     recipe = _recipe(tmp_path, "gru", "training.learning_rate=1e30", "training.warmup=0")
     with pytest.raises(UserError, match=r"the training diverged: a weight of (.|\n)*lower training.learning_rate"):
         overfit(recipe, lambda line: None)

@@ -31,7 +31,7 @@ batches: {{tokens: 200}}
 model: {{kind: transformer, width: 16, heads: 2, feedforward: 16, encoder_layers: 1, decoder_layers: 1, dropout: 0.1}}
 training: {{updates: 6, warmup: 2}}
 validation: {{every: 3, metric: loss, sentences: 2}}
-decoding: {{beam: 2}}
+decoding: {{beam: 2, max_ratio: 0.5, max_extra: 1}}
 device: {{kind: cpu, precision: fp32, threads: 1}}
 """
 

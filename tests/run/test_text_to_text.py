@@ -30,7 +30,7 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "text_to_text.yaml"
 TASKS = ("en-de", "de-en", "plural", "cases", "acceptable")
 SMALL = [
     *("training.updates=4", "training.warmup=1", "validation.every=2", "tokenizer.size=400"),
-    *("decoding.max_ratio=1", "decoding.max_extra=2", "batches.tokens=5000"),
+    *("decoding.max_ratio=0.2", "decoding.max_extra=2", "batches.tokens=5000"),
     *("device.precision=fp32", "device.threads=1", "model.width=16", "model.heads=2", "model.feedforward=16"),
     *("model.encoder_layers=1", "model.decoder_layers=1", "data.mixing=2", "training.schedule=constant"),
     *(f"data.corpora.{name}.{split}={size}" for name in TASKS for split, size in
