@@ -31,12 +31,12 @@ def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(
     counting, tmp_path, monkeypatch, processes
 ):
     console = Console(file=io.StringIO())
-    whole = begin(tmp_path / "whole", "rnn", "lstm")
+    whole = begin(tmp_path / "whole", "rnn", "transformer")
     with monkeypatch.context() as beside:
         beside.setattr(engine, "number_for", lambda device_context: processes)
         engine.resume(whole, console)
     asked, counting.asked, counting.interrupt_at = counting.asked, [], 3
-    stopped = begin(tmp_path / "stopped", "rnn", "lstm")
+    stopped = begin(tmp_path / "stopped", "rnn", "transformer")
     with pytest.raises(Stopped, match=r"resume with: s2s compare --resume .*stopped"):
         engine.resume(stopped, console)
     counting.interrupt_at = None

@@ -292,7 +292,7 @@ def test_positions_on_one_side_are_spared_if_both_are_negligible(contest, monkey
 def test_positions_measurement_has_all_tables_and_figures(contest, monkeypatch):
     # untrained models write to the end of every text
     monkeypatch.setattr(positions, "_LONG", 16)
-    made = contest(["gru", "transformer"], seeds=(1, 2))
+    made = contest(["rnn", "transformer"], seeds=(1, 2))
     cells = EXPERIMENT.trials(made)
     assert len(cells) == 2 * 2 + 7
     measured = {
@@ -301,7 +301,7 @@ def test_positions_measurement_has_all_tables_and_figures(contest, monkeypatch):
         if cell.part in (TRAINED, "equal-none-none") and cell.seed == 1
     }
     result = _result(made, measured)
-    assert [f.model for f in result.findings] == ["gru", "transformer"]
+    assert [f.model for f in result.findings] == ["rnn", "transformer"]
     assert result.experiment == ROWS["position information"][1]
     assert {f.figure for f in result.findings} <= {figure.name for figure in result.figures}
     rows = _table(result, "signals")
@@ -311,7 +311,7 @@ def test_positions_measurement_has_all_tables_and_figures(contest, monkeypatch):
     assert "0.0 BLEU on single sentences (≥ 20 required)" in result.findings[0].reasons[0]
     # the same kind on both sides, or no choice at all
     assert {(cell.model, cell.part): each.longer is not None for cell, each in measured.items()} == {
-        ("gru", TRAINED): False,
+        ("rnn", TRAINED): False,
         ("transformer", TRAINED): True,
         ("transformer", "equal-none-none"): True,
     }
