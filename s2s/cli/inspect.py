@@ -82,7 +82,8 @@ def inspect(
     if wrong := sorted(given - used if align else given & {"source", "reference"}):
         names = {"inputs": "INPUT", "source": "--input"}
         listed = ", ".join(names.get(name, f"--{name}") for name in wrong)
-        raise UserError(f"has no effect {'with' if align else 'without'} --align", listed, "leave it out")
+        remedy = "align the lines of a file: --input FILE" if "inputs" in wrong else "leave it out"
+        raise UserError(f"has no effect {'with' if align else 'without'} --align", listed, remedy)
     if align:
         _align(run, source, reference, output, layer, checkpoint)
         return

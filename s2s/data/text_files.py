@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from s2s.errors import UserError, check_regular, quote_path
+from s2s.errors import UserError, check_regular, counted, quote_path
 from s2s.recipe.schema import Quoting
 from s2s.recipe.wording import near_files
 
@@ -383,14 +383,14 @@ def _by_position(
             positions, width = header_positions(cells, columns.names, columns.keys, f"{path}:{number}"), len(cells)
             continue
         if not width and (last := max(positions)) >= len(cells):
-            what = f"has {len(cells)} cells; there is no column {last} (columns are counted from 0)"
+            what = f"has {counted(len(cells), 'cell')}; there is no column {last} (columns are counted from 0)"
             raise UserError(what, where=f"{path}:{number}", remedy=f"name other columns with {columns.keys}")
         if not width:
             check_no_header(cells, positions, f"{path}:{number}")
         width = width or len(cells)
         if len(cells) != width:
             raise UserError(
-                f"has {len(cells)} cells, expected {width}",
+                f"has {counted(len(cells), 'cell')}, expected {width}",
                 where=f"{path}:{number}",
                 remedy="fix the row"
                 if quoted

@@ -191,6 +191,9 @@ def check_is_run(folder: Path) -> None:
         raise UserError(f"is not a run but {other[0]}", str(folder), other[1])
     if len(members := members_of(folder)) > 1 and all((Path(member) / RECIPE).is_file() for member in members):
         raise UserError("is an ensemble, and this needs one run", where=str(folder), remedy=f"name {members[0]}")
+    if folder.is_file() and folder.suffix in (".yaml", ".yml"):
+        remedy = f"name the folder of its run, such as {quote_path(Path('runs') / folder.stem)}"
+        raise UserError("is not a run but a recipe", str(folder), remedy)
     if not (folder / RECIPE).is_file():
         found = f"it has no {RECIPE}" if folder.is_dir() else "there is no such folder"
         raise UserError(f"is not a run: {found}", where=str(folder), remedy="name a folder such as runs/translate")

@@ -448,11 +448,13 @@ def _restore(trainer: Trainer[nn.Module, BaseBatch], checkpoints: Checkpoints, p
         print_fn(f"training.updates changed from {then.updates:,} to {now.updates:,}")
         if now.schedule in ("cosine", "linear") and last is not None:
             done = int(last.name)
-            rates = learning_rate(max(1, done), then), learning_rate(done + 1, now)
+            before, after = (
+                f"{rate:.2e}" for rate in (learning_rate(max(1, done), then), learning_rate(done + 1, now))
+            )
+            changes = f"the learning rate changes from {before} to {after}; " if before != after else ""
             print_fn(
-                f"the {now.schedule} schedule now ends at the new last update: the learning rate changes from "
-                f"{rates[0]:.2e} to {rates[1]:.2e}; the result differs from a run planned with this length from the "
-                "start"
+                f"the {now.schedule} schedule now ends at the new last update: {changes}the result differs from a run "
+                "planned with this length from the start"
             )
     if last is None:
         if (checkpoints.run / METRICS).exists():

@@ -278,7 +278,7 @@ BAD = {
         r"a.tsv:1: no column 'de'; columns: 'en', 'ded'(.|\n)*did you mean ded(.|\n)*data.target(.|\n)*position",
     ),
     "windows header": ({"a.tsv": b"en\tde\r\nx\ty\r\n"}, "a.tsv", r"a.tsv:1: .*carriage return(.|\n)*dos2unix"),
-    "row after two lines in a cell": ({"a.csv": b'en,de\n"x\nx",y\nz\n'}, "a.csv", r"a.csv:4: has 1 cells, expected 2"),
+    "row after two lines in a cell": ({"a.csv": b'en,de\n"x\nx",y\nz\n'}, "a.csv", r"a.csv:4: has 1 cell, expected 2"),
     "row of two lines": ({"a.csv": b'en,de\n"x\nx",y,z\n'}, "a.csv", r"a.csv:2: has 3 cells, expected 2"),
     "json": ({"a.jsonl": b'{"en": "x", "de": "y"}\n{"en": \n'}, "a.jsonl", r"a.jsonl:2: not JSON"),
     "null": ({"a.jsonl": b'{"en": "x", "de": null}\n'}, "a.jsonl", r"a.jsonl:1: de is None, expected text"),

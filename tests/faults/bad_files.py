@@ -97,7 +97,7 @@ CORPORA: dict[str, tuple[str, Mapping[str, Content], tuple[str, ...]]] = {
     "a near column": (TSV + " data.target=dee", {"a.tsv": ROWS}, ("'dee'", "did you mean de?")),
     "a column of 5,000 digits": (TSV + f" data.source={'9' * 4000!r}", {"a.tsv": ROWS}, ("a.tsv:1", "999")),
     "a column beyond": (TSV + " data.source='0' data.target='7'", {"a.tsv": ROWS}, ("a.tsv:1", "column 7", "2 cells")),
-    "a ragged row": (TSV, {"a.tsv": ROWS + "x\n"}, ("a.tsv:32", "has 1 cells", "expected 2")),
+    "a ragged row": (TSV, {"a.tsv": ROWS + "x\n"}, ("a.tsv:32", "has 1 cell", "expected 2")),
     "a carriage return": (TSV, {"a.tsv": ROWS.replace("\n", "\r\n")}, ("a.tsv:1", "carriage return")),
     "an empty table": (TSV, {"a.tsv": ""}, ("a.tsv", "no rows")),
     "only a header": (TSV, {"a.tsv": "en\tde\n"}, ("a.tsv", "no rows")),

@@ -242,7 +242,7 @@ class LanguageScores(Evaluation):
         ]
         if self.lossy:
             found.append(
-                f"  {self.lossy:,} documents differ from the text of their tokens: their bits per byte are too low "
+                f"  the text of the tokens is another one in {counted(self.lossy, 'document')}: too few bits per byte "
                 "(tokenizer.normalization: identity with byte_fallback represents all)"
             )
         if self.grammar is not None:
