@@ -86,7 +86,8 @@ class PositionsLength(Reproduction[AccuracyByLength]):
             for kind in _KINDS[:-1]
         ),
     )
-    seconds = (1_500, 6_000)
+    seconds = (4_000, 16_000)
+    usual_seeds = 8
 
     symbols: int = 16
     longest: int = 20
