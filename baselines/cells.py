@@ -404,6 +404,7 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList([CELLS[cell](width if i else inputs, width) for i in range(layers)])
         self.dropout = Dropout(dropout)
         self.parts = [CELLS[cell].parts] * layers
+        self.is_scan = CELLS[cell].is_scan
 
     def forward(self, x: Read, states: tuple[CellState, ...]) -> tuple[Vectors, tuple[CellState, ...]]:
         """Read a sequence with all layers, bottom to top.

@@ -80,6 +80,7 @@ class RecurrentDecoder(Decoder[Context, State]):
         self.embedding = Embedding(tokens, "none", 0, scaled)
         self.dropout = Dropout(dropout)
         self.stack = stack
+        self.recurrence = "scan" if stack.is_scan else "steps"
         self.bridge = bridge
 
 

@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from s2s.cli.main import commands
-from s2s.recipe.installed import models
+from s2s.comparison.claims import traits
+from s2s.recipe.installed import models, module_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "adding-a-model.md"
@@ -73,6 +74,8 @@ def test_model_package_of_the_page_is_listed_passes_self_tests_and_trains(tmp_pa
         if program == "pip":
             monkeypatch.syspath_prepend(tmp_path / "site")
             models.cache_clear()
+    built = module_of("bag").build(module_of("bag").Settings(width=8), 9, 9)
+    assert traits(built).in_words == "scan decoder"
     assert list(outputs) == ["pip", "recipe", "pytest", "train"]
     assert re.search(r"^bag +bag-model +A bag of words in", outputs["recipe"], flags=re.MULTILINE)
     assert "update 6: validation" in outputs["train"]

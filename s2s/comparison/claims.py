@@ -20,7 +20,7 @@ from s2s.comparison.translation import has_cross_attention
 from s2s.evaluation.differences import LEVEL, Pairwise
 from s2s.evaluation.gates import Assessment, Gate, failed
 from s2s.evaluation.inference import Estimate, holm
-from s2s.models.base import Seq2Seq
+from s2s.models.base import Recurrence, Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
 from s2s.tasks.translation.recipe import Recipe
@@ -45,38 +45,48 @@ class Traits:
     """Parts of a model that claims are about.
 
     Attributes:
-        recurrence: Computation of the encoder's states: not recurrent, step by step, or by a parallel scan.
+        recurrence: Computation of the encoder's states, see `s2s.models.base.Recurrence`.
         self_attention: True if encoder states attend to each other.
         cross_attention: True if the decoder attends to the encoder's states, instead of reading one vector.
         convolution: True if the encoder has convolutions.
+        decoder_recurrence: Computation of the decoder's states.
     """
 
-    recurrence: Literal["none", "steps", "scan"]
+    recurrence: Recurrence
     self_attention: bool
     cross_attention: bool
     convolution: bool = False
+    decoder_recurrence: Recurrence = "none"
 
     @property
     def is_transformer(self) -> bool:
         """True if self-attention takes the place of recurrence."""
-        return self.self_attention and self.recurrence == "none"
+        return self.self_attention and self.recurrence == self.decoder_recurrence == "none"
+
+    @property
+    def is_sequential(self) -> bool:
+        """True if encoder or decoder computes step by step in training."""
+        return "steps" in (self.recurrence, self.decoder_recurrence)
 
     @property
     def in_words(self) -> str:
         """Short description, such as `recurrent + attention`.
 
         Example:
-            >>> Traits("scan", self_attention=False, cross_attention=False).in_words
+            >>> Traits("scan", self_attention=False, cross_attention=False, decoder_recurrence="scan").in_words
             'scan'
         """
-        found = {
-            "recurrent": self.recurrence == "steps",
-            "scan": self.recurrence == "scan",
-            "convolution": self.convolution,
-            "self-attention": self.self_attention,
-            "attention": self.cross_attention and not self.self_attention,
-        }
-        return " + ".join(word for word, holds in found.items() if holds)
+        words = {"none": "", "steps": "recurrent", "scan": "scan"}
+        encoder, decoder = words[self.recurrence], words[self.decoder_recurrence]
+        alike = encoder == decoder
+        found = [
+            encoder if alike or not encoder else f"{encoder} encoder",
+            "convolution" * self.convolution,
+            f"self-attention{'' if self.cross_attention else ' encoder'}" * self.self_attention,
+            "attention" * (self.cross_attention and not self.self_attention),
+            "" if alike or not decoder else f"{decoder} decoder",
+        ]
+        return " + ".join(filter(None, found)) or "no recurrence or attention"
 
 
 def traits_of(comparison: Comparison) -> dict[str, Traits]:
@@ -98,14 +108,15 @@ def traits(model: Seq2Seq) -> Traits:
 
     Example:
         >>> from s2s.models.transformer import Settings, build
-        >>> traits(build(Settings(width=8, heads=2), 9, 9))
-        Traits(recurrence='none', self_attention=True, cross_attention=True, convolution=False)
+        >>> traits(build(Settings(width=8, heads=2), 9, 9)).in_words
+        'self-attention'
     """
     token = torch.zeros((1, 1), dtype=torch.long)
     layers = model.encoder.attention_weights(token, torch.ones_like(token, dtype=torch.bool)).shape[1]
     # by name, because models may have modules of their own for it
     convolution = any("conv" in type(module).__name__.lower() for module in model.encoder.modules())
-    return Traits(model.encoder.recurrence, layers > 0, has_cross_attention(model), convolution)
+    encoder, decoder = model.encoder.recurrence, model.decoder.recurrence
+    return Traits(encoder, layers > 0, has_cross_attention(model), convolution, decoder)
 
 
 @dataclass(frozen=True)

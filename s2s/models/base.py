@@ -19,6 +19,8 @@ from s2s.nn.pooling import Pooling, PoolingKind
 from s2s.nn.pooling import mean_over_valid as mean_over_valid
 
 R = TypeVar("R", bound="BatchedState")
+Recurrence = Literal["none", "steps", "scan"]
+"""Dependence of a state on the state before it: none, computed step by step, or by a parallel scan."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,12 @@ class Encoder(nn.Module, ABC):
     Attributes:
         embedding: Token embeddings, or another module that makes one vector for each position.
         max_positions: Longest row in tokens; None for no limit.
-        recurrence: Dependence of a state on the state before it: none, computed step by step, or by a parallel scan.
+        recurrence: Computation of the states in training; comparisons group models by it.
     """
 
     embedding: nn.Module
     max_positions: int | None = None
-    recurrence: Literal["none", "steps", "scan"] = "none"
+    recurrence: Recurrence = "none"
 
     def forward(self, source: Inputs, valid: PaddingMask) -> EncoderOutput:
         """Embed and encode a batch of sources; padding has no influence on the result.
@@ -154,10 +156,12 @@ class Decoder(nn.Module, ABC, Generic[Context, State]):
     Attributes:
         max_positions: Most tokens that can be fed; None for no limit.
         is_one_to_one: True if a target must have as many tokens as its source.
+        recurrence: Computation of a state of fixed size in training; `none` for a state that grows with each token.
     """
 
     max_positions: int | None = None
     is_one_to_one: bool = False
+    recurrence: Recurrence = "none"
 
     @abstractmethod
     def start(self, memory: EncoderOutput, limit: int) -> tuple[Context, State]:

@@ -2,6 +2,7 @@
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from s2s.comparison.plans import CLAIMS, ROWS
 from s2s.comparison.results import read_result
 from s2s.evaluation.differences import Pairwise, welch
 from s2s.evaluation.gates import Gate
+from s2s.models.base import Decoder, Seq2Seq
 from s2s.recipe.installed import module_of
 
 LECTURE = Path(__file__).parents[2] / "docs/comparison-lecture"
@@ -72,6 +74,36 @@ def test_traits_follow_from_the_model(kind: str, expected: tuple[str, bool, bool
     shape = {"width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
     found = traits(module_of(kind).build(settings_of(kind, shape), 9, 9))
     assert (found.recurrence, found.self_attention, found.cross_attention, found.in_words) == expected
+
+
+class _FixedState(Decoder[Any, Any]):
+    """Decoder with a state of fixed size."""
+
+    recurrence = "scan"
+
+    def start(self, memory, limit):
+        return memory, memory
+
+    def forward(self, context, state, tokens):
+        return state.states.new_zeros(*tokens.shape, 8), state
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected", "words"),
+    [
+        ("conv", ("none", "scan"), "convolution + scan decoder"),
+        ("transformer", ("none", "scan"), "self-attention encoder + scan decoder"),
+        ("rnn", ("steps", "scan"), "recurrent encoder + scan decoder"),
+    ],
+)
+def test_traits_of_a_decoder_are_its_own(kind: str, expected: tuple[str, str], words: str) -> None:
+    shape = {"width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    built = module_of(kind).build(settings_of(kind, shape), 9, 9)
+    found = traits(Seq2Seq(built.encoder, _FixedState(), built.projection))
+    assert (found.recurrence, found.decoder_recurrence) == expected
+    assert found.in_words == words
+    assert not found.cross_attention
+    assert not found.is_transformer
 
 
 def test_claim_numbers_never_change():

@@ -25,10 +25,11 @@ from s2s.evaluation.gates import Gate
 from s2s.evaluation.inference import Estimate, Slope
 
 TRAITS = {
-    "rnn": Traits("steps", False, False),
-    "attention": Traits("steps", False, True),
-    "scan": Traits("scan", False, False),
+    "rnn": Traits("steps", False, False, decoder_recurrence="steps"),
+    "attention": Traits("steps", False, True, decoder_recurrence="steps"),
+    "scan": Traits("scan", False, False, decoder_recurrence="scan"),
     "transformer": Traits("none", True, True),
+    "fixed": Traits("none", False, False, convolution=True, decoder_recurrence="scan"),
 }
 LENGTHS = (8, 16, 32, 64)
 STEADY = {i: (0.001, 0.001) for i in range(1, 9)}
@@ -112,6 +113,9 @@ def test_claim_writes_cheaply_names_the_exceptions():
     del costs["attention"]
     assert writes_cheaply(TRAITS, given, costs).verdict == "yes"
     assert writes_cheaply(TRAITS, given, {"transformer": costs["transformer"]}) is None
+    decoder_alone = {"fixed": costs["rnn"], "transformer": costs["transformer"]}
+    given = {"batch 1": _benchmark(0.01, fixed=6, transformer=3)}
+    assert writes_cheaply(TRAITS, given, decoder_alone).verdict == "yes"
 
 
 def _peak(exponent: float) -> TrainingPeak:
@@ -139,6 +143,8 @@ def test_claim_cache_counts_bytes_of_a_token():
     assert cache_grows(TRAITS, states | {"rnn": states["transformer"]}).verdict == "no"
     assert cache_grows(TRAITS, states | {"transformer": states["rnn"]}).verdict == "no"
     assert cache_grows(TRAITS, {"rnn": states["rnn"]}) is None
+    decoder_alone = {"fixed": states["rnn"], "transformer": states["transformer"]}
+    assert cache_grows(TRAITS, decoder_alone).verdict == "yes"
 
 
 def _reaches(rnn: tuple[float, float, float], gates=OPEN, scan=None) -> Reaches:

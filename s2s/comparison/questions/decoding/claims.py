@@ -20,10 +20,10 @@ def writes_cheaply(
         costs: Milliseconds of an output token by model.
 
     Returns:
-        The claim; None without a timed recurrent model, or without a timed Transformer.
+        The claim; None without a timed model that has a recurrent decoder, or without a timed Transformer.
     """
     transformers = [model for model in costs if traits[model].is_transformer]
-    recurrent = [model for model in costs if traits[model].recurrence != "none"]
+    recurrent = [model for model in costs if traits[model].decoder_recurrence != "none"]
     if not transformers or not recurrent:
         return None
 

@@ -81,7 +81,7 @@ def cache_grows(traits: Mapping[str, Traits], states: Mapping[str, Mapping[int, 
         states: Bytes of the decoder's state by number of generated tokens.
 
     Returns:
-        The claim; None without a Transformer, or without a recurrent model.
+        The claim; None without a Transformer, or without a recurrent decoder.
     """
     known = {model: growth(list(own), list(own.values())) for model, own in states.items() if len(own) > 2}
     added = {
@@ -90,7 +90,7 @@ def cache_grows(traits: Mapping[str, Traits], states: Mapping[str, Mapping[int, 
         if law.law in ("linear", "constant")
     }
     transformers = [model for model in added if traits[model].is_transformer]
-    recurrent = [model for model in added if traits[model].recurrence != "none"]
+    recurrent = [model for model in added if traits[model].decoder_recurrence != "none"]
     if not transformers or not recurrent:
         return None
     grows = [Pair(model, "", added[model] or -1.0, None) for model in transformers]

@@ -24,7 +24,7 @@ def waits(traits: Mapping[str, Traits], depths: Mapping[str, Depths]) -> Claim |
         The claim; None without a model that computes step by step, or without a Transformer.
     """
     laws = _laws(depths["training"])
-    recurrent = [model for model in laws if traits[model].recurrence == "steps"]
+    recurrent = [model for model in laws if traits[model].is_sequential]
     transformers = [model for model in laws if traits[model].is_transformer]
     if not recurrent or not transformers:
         return None
@@ -92,7 +92,7 @@ def trains_faster(
     if benchmark is None:
         return None
     transformers = [model for model in benchmark.speeds if traits[model].is_transformer]
-    recurrent = [model for model in benchmark.speeds if traits[model].recurrence == "steps"]
+    recurrent = [model for model in benchmark.speeds if traits[model].is_sequential]
     if not transformers or not recurrent:
         return None
     idle = {model: check.sentence for model, check in busy.items() if check and not check.passed}
