@@ -361,7 +361,8 @@ class Comparison:
         """Return the claims that the results so far decide, as in `claims.csv`.
 
         Returns:
-            One row per claim, with its number, sentence, measured numbers, verdict, evidence and command.
+            One row per claim, with its number, sentence, measured numbers, verdict, evidence and command; none if no
+            claim can be decided, for the reasons in the report.
 
         Raises:
             UserError: The folder has no comparison, or one of its files is damaged.

@@ -168,6 +168,24 @@ ROWS: Rows = {
 }
 
 
+ModelGroup = Literal[
+    "a recurrent network",
+    "a recurrent encoder",
+    "a recurrent encoder without attention",
+    "a recurrent decoder",
+    "a recurrent or scan encoder",
+    "a Transformer",
+    "a Transformer with a choice of positions",
+    "the built-in Transformer",
+    "a model that is not a Transformer",
+    "a model with self-attention",
+    "a model with attention",
+    "a model with attention over the source",
+    "a model without attention over the source",
+]
+"""Groups of models that claims are about."""
+
+
 class ClaimText(NamedTuple):
     """A claim of the classroom table."""
 
@@ -179,52 +197,149 @@ class ClaimText(NamedTuple):
     """Name of the question that decides it."""
     good: Literal["high", "low", ""] = ""
     """Which numbers are good; empty if neither."""
+    needs: tuple[ModelGroup, ...] = ()
+    """Groups that need a model each, otherwise the claim cannot be decided."""
 
 
 # Claims by name, in the order of the classroom table.
 CLAIMS: dict[str, ClaimText] = {
     "waits": ClaimText(
-        1, "In training, a recurrent network waits for each token; a Transformer does not.", "parallelism", "low"
+        1,
+        "In training, a recurrent network waits for each token; a Transformer does not.",
+        "parallelism",
+        "low",
+        needs=("a recurrent network", "a Transformer"),
     ),
-    "trains-faster": ClaimText(2, "A Transformer trains faster than a recurrent network.", "parallelism", "high"),
-    "memory": ClaimText(3, "Attention needs memory that grows with the square of the length.", "memory", "low"),
+    "trains-faster": ClaimText(
+        2,
+        "A Transformer trains faster than a recurrent network.",
+        "parallelism",
+        "high",
+        needs=("a recurrent network", "a Transformer"),
+    ),
+    "memory": ClaimText(
+        3,
+        "Attention needs memory that grows with the square of the length.",
+        "memory",
+        "low",
+        needs=("a model with self-attention",),
+    ),
     "cache": ClaimText(
-        4, "While it writes, a Transformer's memory grows; a recurrent state does not.", "memory", "low"
+        4,
+        "While it writes, a Transformer's memory grows; a recurrent state does not.",
+        "memory",
+        "low",
+        needs=("a recurrent decoder", "a Transformer"),
     ),
-    "forgets": ClaimText(5, "A recurrent network forgets what it read long ago.", "long-range", "high"),
+    "forgets": ClaimText(
+        5,
+        "A recurrent network forgets what it read long ago.",
+        "long-range",
+        "high",
+        needs=("a recurrent encoder without attention",),
+    ),
     "learns-late": ClaimText(
-        6, "Recurrent networks learn long-term dependencies later than attention does.", "long-range", "low"
+        6,
+        "Recurrent networks learn long-term dependencies later than attention does.",
+        "long-range",
+        "low",
+        needs=("a recurrent encoder without attention", "a model with attention"),
     ),
-    "vanishes": ClaimText(7, "Gradients vanish in recurrent networks, as they are usually initialised.", "gradients"),
+    "vanishes": ClaimText(
+        7,
+        "Gradients vanish in recurrent networks, as they are usually initialised.",
+        "gradients",
+        needs=("a recurrent encoder",),
+    ),
     "copies": ClaimText(
-        8, "With attention a model learns to copy longer texts than with a fixed state.", "copying", "high"
+        8,
+        "With attention a model learns to copy longer texts than with a fixed state.",
+        "copying",
+        "high",
+        needs=("a model with attention over the source", "a model without attention over the source"),
     ),
     "recalls": ClaimText(
         9,
         "With attention a model learns to recall more things than with a fixed state.",
         "associative-recall",
         "high",
+        needs=("a model with attention over the source", "a model without attention over the source"),
     ),
-    "bits": ClaimText(10, "One vector between encoder and decoder conveys less than attention.", "capacity", "high"),
+    "bits": ClaimText(
+        10,
+        "One vector between encoder and decoder conveys less than attention.",
+        "capacity",
+        "high",
+        needs=("a model with attention over the source", "a model without attention over the source"),
+    ),
     "tracks": ClaimText(
-        11, "A recurrent network learns to track a changing state; a Transformer does not.", "state-tracking", "high"
+        11,
+        "A recurrent network learns to track a changing state; a Transformer does not.",
+        "state-tracking",
+        "high",
+        needs=("a recurrent encoder", "a model with self-attention"),
     ),
     "any-length": ClaimText(
-        12, "Attention translates texts that are longer than those it was trained on.", "bottleneck", "high"
+        12,
+        "Attention translates texts that are longer than those it was trained on.",
+        "bottleneck",
+        "high",
+        needs=("a model with attention over the source",),
     ),
-    "order": ClaimText(13, "A Transformer must be given the order of the words.", "positions"),
-    "translates-best": ClaimText(14, "The Transformer translates best.", "quality", "high"),
-    "writes-cheaply": ClaimText(15, "A recurrent network writes a token at less cost.", "decoding", "low"),
-    "scales": ClaimText(16, "A larger model gains more if it is a Transformer.", "scaling", "high"),
-    "transfers": ClaimText(17, "A pre-trained Transformer learns best from few examples.", "transfer", "low"),
+    "order": ClaimText(
+        13,
+        "A Transformer must be given the order of the words.",
+        "positions",
+        needs=("a Transformer with a choice of positions",),
+    ),
+    "translates-best": ClaimText(
+        14,
+        "The Transformer translates best.",
+        "quality",
+        "high",
+        needs=("a Transformer", "a model that is not a Transformer"),
+    ),
+    "writes-cheaply": ClaimText(
+        15,
+        "A recurrent network writes a token at less cost.",
+        "decoding",
+        "low",
+        needs=("a recurrent decoder", "a Transformer"),
+    ),
+    "scales": ClaimText(
+        16,
+        "A larger model gains more if it is a Transformer.",
+        "scaling",
+        "high",
+        needs=("a Transformer", "a model that is not a Transformer"),
+    ),
+    "transfers": ClaimText(
+        17,
+        "A pre-trained Transformer learns best from few examples.",
+        "transfer",
+        "low",
+        needs=("a Transformer", "a model that is not a Transformer"),
+    ),
     "late-by-gradients": ClaimText(
-        18, "Recurrent networks learn sooner if their initialisation keeps gradients.", "initialization", "low"
+        18,
+        "Recurrent networks learn sooner if their initialisation keeps gradients.",
+        "initialization",
+        "low",
+        needs=("a recurrent or scan encoder",),
     ),
     "generalizes": ClaimText(
-        19, "A Transformer generalizes to longer texts than it was trained on.", "length-generalization", "high"
+        19,
+        "A Transformer generalizes to longer texts than it was trained on.",
+        "length-generalization",
+        "high",
+        needs=("the built-in Transformer",),
     ),
     "reaches-farther": ClaimText(
-        20, "Relative positions let a Transformer translate longer texts than sinusoidal ones.", "positions", "high"
+        20,
+        "Relative positions let a Transformer translate longer texts than sinusoidal ones.",
+        "positions",
+        "high",
+        needs=("a Transformer with a choice of positions",),
     ),
 }
 

@@ -1,5 +1,6 @@
 """Each question decides its claims from the tests that it makes, from planted numbers of every outcome."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from s2s.comparison.claims import Traits
+from s2s.comparison.plans import CLAIMS
 from s2s.comparison.questions.bottleneck.claims import translates_longer
 from s2s.comparison.questions.decoding.claims import writes_cheaply
 from s2s.comparison.questions.gradients.claims import Initialisations, vanishes
@@ -18,7 +20,8 @@ from s2s.comparison.questions.positions.claims import Without, needs_order
 from s2s.comparison.questions.quality.claims import translates_best
 from s2s.comparison.questions.scaling.claims import gains_more
 from s2s.comparison.questions.transfer.claims import learns_best
-from s2s.comparison.results import Claim
+from s2s.comparison.report.claims import missing_models
+from s2s.comparison.results import CandidateSummary, Claim
 from s2s.comparison.speed_benchmark import SpeedBenchmark
 from s2s.evaluation.differences import Difference, Pairwise
 from s2s.evaluation.gates import Gate
@@ -311,3 +314,45 @@ def test_claim_order_tests_models_without_positions(rise, p, gates, verdict):
     assert "with and without, is 97.6 and 59.0 in transformer" in claim.sentence
     assert "BLEU" not in needs_order(TRAITS, signals, {"transformer": gates}, {}).sentence
     assert needs_order(TRAITS, {"both": {}, "encoder": {}, "decoder": {}}, {}, {}) is None
+
+
+_DECIDED = {
+    "waits": lambda models: _waits(_depths(**dict.fromkeys(models, 1))),
+    "memory": lambda models: needs_square(TRAITS, dict.fromkeys(models, _peak(1.0)), {}),
+    "cache": lambda models: cache_grows(TRAITS, dict.fromkeys(models, dict.fromkeys(LENGTHS, 64))),
+    "vanishes": lambda models: vanishes(TRAITS, dict.fromkeys(models, Initialisations(_decays(0.7), "", {}))),
+    "forgets": lambda models: forgets(TRAITS, _reaches_of(models), {}),
+    "learns-late": lambda models: learns_late(
+        TRAITS, SolutionTimes(dict.fromkeys(models, Estimate(1.0, None, None)), [], {}, 50), {}, 32
+    ),
+    "writes-cheaply": lambda models: writes_cheaply(
+        TRAITS,
+        {"batch 1": _benchmark(0.01, **dict.fromkeys(models, 3))},
+        dict.fromkeys(models, Estimate(1.0, None, None)),
+    ),
+    "trains-faster": lambda models: trains_faster(TRAITS, {"n = 32": _benchmark(0.01, **dict.fromkeys(models, 3))}, {}),
+}
+
+
+def _reaches_of(models) -> Reaches:
+    distances = dict.fromkeys(models, Estimate(64.0, 60.0, 70.0))
+    return Reaches(distances, [], dict.fromkeys(models, OPEN), 32, distances, 2048)
+
+
+@pytest.mark.parametrize("name", _DECIDED)
+@pytest.mark.parametrize("models", [(a, b) for a, b in itertools.combinations(TRAITS, 2)])
+def test_claim_is_decided_exactly_for_the_models_that_it_needs(name, models):
+    candidates = [
+        CandidateSummary(
+            model=model,
+            settings={"kind": model},
+            traits=TRAITS[model].in_words,
+            parameters=1,
+            learning_rate=0.1,
+            rates={},
+            tuning_seconds=0,
+            recipe="",
+        )
+        for model in models
+    ]
+    assert (_DECIDED[name](models) is None) == bool(missing_models(CLAIMS[name], candidates))

@@ -12,7 +12,9 @@ import pytest
 
 from s2s.comparison.plans import CLAIMS, PLANS, ROWS
 from s2s.comparison.report.claims import command_for
+from s2s.comparison.report.page import page as render
 from s2s.comparison.report.table import ARROWS, LABELS, describe, stays_with
+from s2s.comparison.results import CandidateSummary, Summary
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 VOID = ("meta", "col", "br", "input", "link", "img", "hr")
@@ -414,3 +416,51 @@ def test_page_browser_check_sees_requests_and_errors(tmp_path):
     complaints = _browse(path, tmp_path)[1]
     assert "example.invalid" in complaints
     assert "nothing is not defined" in complaints
+
+
+def _candidates(summary: Summary, traits: dict[str, str]) -> list[CandidateSummary]:
+    first = summary.contenders[0]
+    return [first.model_copy(update={"model": model, "traits": own}) for model, own in traits.items()]
+
+
+def _without_claims(found, traits: dict[str, str], experiment: str, finished: bool = True) -> Node:
+    """The page of a comparison with one question that decides no claim."""
+    update = {"models": [*traits], "contenders": _candidates(found[0], traits), "experiments": [experiment]}
+    command = f"s2s compare {' '.join(traits)} --experiment {experiment}"
+    result = found[1][1].model_copy(update={"experiment": experiment, "findings": [], "figures": [], "claims": []})
+    summary = found[0].model_copy(update=update | {"command": command})
+    return Tree(render(summary, [*traits], [result] if finished else [], {})).root
+
+
+def test_page_advises_no_command_that_cannot_decide_a_claim(found):
+    page = _without_claims(found, {"glin": "convolution + scan decoder", "transformer": "self-attention"}, "memory")
+    reasons = {each.one("b").text: each.one("span").text for each in page.one("section", id="claims").all("li")}
+    assert reasons["7"] == "needs a recurrent encoder"
+    assert reasons["1"] == "needs a recurrent network"
+    assert reasons["5"] == "needs a recurrent encoder without attention"
+    assert reasons["18"] == "needs a recurrent or scan encoder"
+    assert reasons["15"] == "not requested: s2s compare glin transformer --experiment decoding"
+    page = _without_claims(found, {"glin": "convolution", "conv": "convolution + attention"}, "memory")
+    reasons = {each.one("b").text: each.one("span").text for each in page.one("section", id="claims").all("li")}
+    assert reasons["15"] == "needs a recurrent decoder and a Transformer"
+
+
+def test_page_without_a_decided_claim_says_why(found):
+    models = {"glin": "convolution", "transformer": "self-attention"}
+    lines = [
+        _without_claims(found, models, "gradients").one("section", id="claims").all("p")[0].text,
+        _without_claims(found, models, "parallelism", finished=False).one("section", id="claims").all("p")[0].text,
+        _without_claims(found, models, "quality", finished=False).one("section", id="claims").all("p")[0].text,
+    ]
+    assert lines == [
+        "No claim is decided: 7 needs a recurrent encoder.",
+        "No claim is decided: 1 needs a recurrent network; 2 needs a recurrent network.",
+        "No claim is decided: 14 not finished.",
+    ]
+
+
+def test_page_of_classifiers_has_no_claims(found):
+    models = {"lstm": "", "transformer": ""}
+    update = {"task": "classification", "models": [*models], "contenders": _candidates(found[0], models)}
+    summary = found[0].model_copy(update=update | {"experiments": ["classification"]})
+    assert not Tree(render(summary, [*models], [], {})).root.all("section", id="claims")

@@ -1,13 +1,13 @@
 """The table of claims: as data for the page, as CSV and as lines for a terminal."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from s2s.comparison.plans import CLAIMS
+from s2s.comparison.plans import CLAIMS, ClaimText, ModelGroup
 from s2s.comparison.report.numbers import brief, halves
 from s2s.comparison.report.table import ARROWS, stays_with
-from s2s.comparison.results import RESULT, Claim, ClaimNumber, Result, Summary
+from s2s.comparison.results import RESULT, CandidateSummary, Claim, ClaimNumber, Result, Summary
 
 CSV = "claims.csv"
 HEAD = ("number", "claim", "measured", "verdict", "evidence", "command")
@@ -105,6 +105,81 @@ class ClaimRow:
         """File with the numbers, in the folder of the comparison, and the figure in it."""
         figure = f", figure {self.claim.figure}" if self.claim.figure else ""
         return f"{self.result.experiment}/{RESULT}{figure}"
+
+
+def _has(*words: str) -> Callable[[CandidateSummary], bool]:
+    """Return a function that is True for candidates with any of these traits."""
+    return lambda candidate: not {*words}.isdisjoint(candidate.traits.split(" + "))
+
+
+_STEPS = _has("recurrent", "recurrent encoder")
+_READS_SOURCE = _has("attention", "self-attention")
+_SELF_ATTENTION = _has("self-attention", "self-attention encoder")
+_DECODES_RECURRENTLY = _has("recurrent", "scan", "recurrent decoder", "scan decoder")
+_ENCODES_RECURRENTLY = _has("recurrent", "scan", "recurrent encoder", "scan encoder")
+
+
+def _is_transformer(candidate: CandidateSummary) -> bool:
+    return _SELF_ATTENTION(candidate) and not (_ENCODES_RECURRENTLY(candidate) or _DECODES_RECURRENTLY(candidate))
+
+
+# The same groups as those of `s2s.comparison.claims.Traits`, which needs torch, from the words of a stored summary.
+_GROUPS: dict[ModelGroup, Callable[[CandidateSummary], bool]] = {
+    "a recurrent network": _has("recurrent", "recurrent encoder", "recurrent decoder"),
+    "a recurrent encoder": _STEPS,
+    "a recurrent encoder without attention": lambda each: _STEPS(each) and not _READS_SOURCE(each),
+    "a recurrent decoder": _DECODES_RECURRENTLY,
+    "a recurrent or scan encoder": _ENCODES_RECURRENTLY,
+    "a Transformer": _is_transformer,
+    "a Transformer with a choice of positions": lambda each: (
+        _is_transformer(each) and {"encoder_positions", "decoder_positions"} <= each.settings.keys()
+    ),
+    "the built-in Transformer": lambda each: each.settings.get("kind") == "transformer",
+    "a model that is not a Transformer": lambda each: not _is_transformer(each),
+    "a model with self-attention": _SELF_ATTENTION,
+    "a model with attention": lambda each: _SELF_ATTENTION(each) or _READS_SOURCE(each),
+    "a model with attention over the source": _READS_SOURCE,
+    "a model without attention over the source": lambda each: not _READS_SOURCE(each),
+}
+
+
+def missing_models(claim: ClaimText, candidates: Sequence[CandidateSummary]) -> list[ModelGroup]:
+    """Return the groups without a candidate that a claim is about; none if the traits of a candidate are unknown.
+
+    Args:
+        claim: The claim.
+        candidates: Candidates as they were compared.
+    """
+    if not candidates or not all(each.traits for each in candidates):
+        return []
+    return [group for group in claim.needs if not any(map(_GROUPS[group], candidates))]
+
+
+def undecided(summary: Summary, results: Sequence[Result]) -> list[tuple[ClaimText, str]]:
+    """Return the claims without a verdict, with reasons."""
+    there = {claim.name for result in results for claim in result.claims}
+    finished = {result.experiment for result in results}
+    found = []
+    for claim in (claim for name, claim in CLAIMS.items() if name not in there):
+        if missing := missing_models(claim, summary.contenders):
+            why = f"needs {' and '.join(missing)}"
+        elif claim.experiment in finished:
+            why = "needs other models"
+        elif claim.experiment in summary.experiments:
+            why = "not finished"
+        else:
+            why = f"not requested: {command_for(summary.command, claim.experiment)}"
+        found.append((claim, why))
+    return found
+
+
+def explain_absence(summary: Summary, results: Sequence[Result]) -> str:
+    """Return a line on why the results decide no claim; empty if they do, or if no claims are about the task."""
+    if summary.task != "translation" or any(result.claims for result in results):
+        return ""
+    asked = {*summary.experiments, *(result.experiment for result in results)}
+    reasons = [f"{claim.number} {why}" for claim, why in undecided(summary, results) if claim.experiment in asked]
+    return f"No claim is decided: {'; '.join(reasons) or 'these experiments are about none'}."
 
 
 def claim_rows(models: Sequence[str], results: Sequence[Result]) -> list[ClaimRow]:

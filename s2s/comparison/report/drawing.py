@@ -73,9 +73,10 @@ def write_claims(folder: Path, summary: Summary, names: Sequence[str], results: 
 
 
 def claims_in_words(folder: Path) -> list[str]:
-    """Return a line for each claim that a comparison decides; arguments and errors are those of `draw`."""
-    _, names, results = kept_comparison(folder)
-    return claims.claim_lines(claims.claim_rows(names, results))
+    """Return a line for each claim that a comparison decides, or one on why it decides none; see `draw`."""
+    summary, names, results = kept_comparison(folder)
+    lines = claims.claim_lines(claims.claim_rows(names, results))
+    return lines or [line for line in [claims.explain_absence(summary, results)] if line]
 
 
 def draw_reproduction(folder: Path) -> Path:

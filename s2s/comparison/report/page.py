@@ -8,7 +8,7 @@ from pathlib import Path
 from jinja2 import Template
 from markupsafe import Markup, escape
 
-from s2s.comparison.plans import CLAIMS, TABLES, ClaimText, plan_of, settling
+from s2s.comparison.plans import TABLES, plan_of, settling
 from s2s.comparison.report import claims
 from s2s.comparison.report.claims import claim_rows, command_for
 from s2s.comparison.report.figures import Drawing, drawn
@@ -94,7 +94,8 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
         tally=claims.tally(rows),
         device=claims.device_in_words(summary),
         claim_figures={row.claim.name: order.get((row.result.experiment, row.claim.figure)) for row in rows},
-        undecided=_undecided(summary, results),
+        no_claims=claims.explain_absence(summary, results),
+        undecided=claims.undecided(summary, results),
         lines=lines,
         legend=LEGEND,
         numbers={line.name: order.get((line.row.experiment, line.figure)) for line in lines},
@@ -153,23 +154,6 @@ def _gaps(summary: Summary, results: Sequence[Result]) -> dict[str, object]:
         ],
         "beyond": plan.beyond(summary.experiments),
     }
-
-
-def _undecided(summary: Summary, results: Sequence[Result]) -> list[tuple[ClaimText, str]]:
-    """Return the claims that the results do not decide, with reasons."""
-    decided = {claim.name for result in results for claim in result.claims}
-    finished = {result.experiment for result in results}
-    found = []
-    for name, claim in CLAIMS.items():
-        if name not in decided:
-            if claim.experiment in finished:
-                why = "needs other models"
-            elif claim.experiment in summary.experiments:
-                why = "not finished"
-            else:
-                why = f"not requested: {command_for(summary.command, claim.experiment)}"
-            found.append((claim, why))
-    return found
 
 
 def _section(
