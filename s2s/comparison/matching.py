@@ -153,6 +153,11 @@ def match_parameters(
     best = min(widths[max(0, after - 1) : after + 1], key=lambda width: abs(count_at(width) - parameters))
     count = count_at(best)
     if abs(count - parameters) > TOLERANCE * parameters:
+        if "width" not in model_spec.section(kind).model_fields:
+            raise NoSuchSize(
+                f"{kind} has {count:,} parameters instead of {parameters:,}, and no setting width to vary",
+                remedy="add width to its Settings, or leave it out",
+            )
         raise NoSuchSize(
             f"{kind} with {model_spec.pieces:,} tokens cannot have {parameters:,} parameters within 5 %: nearest is "
             f"{count:,}",

@@ -1,11 +1,14 @@
 """Widths that give every model the same number of parameters."""
 
 import pytest
+from torch import nn
 
-from s2s.comparison.matching import TOLERANCE, match_translator, settings_of, size_of
+from s2s.comparison.matching import TOLERANCE, ModelSpec, match_parameters, match_translator, settings_of, size_of
+from s2s.comparison.spec import NoSuchSize
 from s2s.errors import UserError
 from s2s.models.base import count_parameters
 from s2s.recipe.installed import models, module_of
+from s2s.recipe.schema import Section
 
 OPTIONS = {"encoder_layers": 2, "decoder_layers": 2, "feedforward_ratio": 2, "dropout": 0.0, "max_positions": 64}
 
@@ -40,3 +43,19 @@ def test_the_inner_size_keeps_its_ratio():
 def test_a_size_that_no_width_gives_is_refused():
     with pytest.raises(UserError, match=r"cannot have 600 parameters within 5 %: nearest is"):
         match_translator("lstm", 500, 600, OPTIONS)
+
+
+class _WithoutWidth(Section):
+    """Settings of a model of one size."""
+
+    kind: str = "rnn"
+    layers: int = 2
+
+
+def test_a_model_without_a_width_is_refused_for_that_reason():
+    spec = ModelSpec(lambda kind: _WithoutWidth, lambda kind, settings: nn.Linear(10, 10), 4000, "test without width")
+    assert match_parameters("rnn", spec, 110, {}).model_dump() == {"kind": "rnn", "layers": 2}
+    with pytest.raises(NoSuchSize) as refused:
+        match_parameters("rnn", spec, 489_728, {})
+    assert refused.value.what == "rnn has 110 parameters instead of 489,728, and no setting width to vary"
+    assert refused.value.remedy == "add width to its Settings, or leave it out"
