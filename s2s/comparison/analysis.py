@@ -31,12 +31,18 @@ def analyse_trials(
         The result, with a verdict or a reason in each cell of the question's rows.
     """
     broken = partly_failed(results)
-    failed = {trial: each.failed for trial, each in results.items() if each.failed}
+    failed = {trial: each for trial, each in results.items() if each.failed}
     # The reason of a cell: a part that always fails says more about a model than one that fails for some seeds.
     reasons: dict[str, str] = {}
+    inapplicable: set[str] = set()
     for trial in sorted(failed, key=lambda trial: (trial.model, trial.part) in broken):
-        reasons.setdefault(trial.model, broken.get((trial.model, trial.part), failed[trial]))
-    failures = [Failure(task=trial.key, model=trial.model, reason=reason) for trial, reason in failed.items()]
+        if trial.model not in reasons:
+            reasons[trial.model] = broken.get((trial.model, trial.part), failed[trial].failed)
+            inapplicable |= set() if failed[trial].applicable else {trial.model}
+    failures = [
+        Failure(task=trial.key, model=trial.model, reason=each.failed, applicable=each.applicable)
+        for trial, each in failed.items()
+    ]
     measured = {
         trial: each.measured | {MACHINE: each.machine}
         for trial, each in results.items()
@@ -49,7 +55,7 @@ def analyse_trials(
         reason = f"the analysis failed: {type(error).__name__}: {error}"
         print_fn(f"{experiment.name}: FAILED: {reason}")
         failures += [Failure(task=CONCLUSION, model=model, reason=reason) for model in comparison.models]
-        reasons = dict.fromkeys(comparison.models, reason)
+        reasons, inapplicable = dict.fromkeys(comparison.models, reason), set()
         result = Result(
             experiment=experiment.name,
             question=experiment.question,
@@ -61,7 +67,12 @@ def analyse_trials(
     models = read_summary(comparison.folder / COMPARISON).models
     there = {(verdict.row, verdict.model) for verdict in result.findings}
     missing = [
-        Verdict(row=row, model=model, failed=reasons.get(model, "not measured"))
+        Verdict(
+            row=row,
+            model=model,
+            standing="not applicable" if model in inapplicable else "",
+            failed=reasons.get(model, "not measured"),
+        )
         for row in experiment.rows
         for model in models
         if (row, model) not in there

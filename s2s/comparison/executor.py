@@ -57,6 +57,11 @@ class StoredResult:
         """True if the trial succeeded, or this version of s2s would fail again."""
         return not self.failed or self.code == code_version()
 
+    @property
+    def applicable(self) -> bool:
+        """False if the question does not apply to the model; such a failure has the version of s2s that found it."""
+        return not (self.failed and self.code)
+
 
 def machine_here(precision: str = "") -> str:
     """Return the names of the processor and the GPU, and the precision, as in `Result.machines`."""
@@ -306,7 +311,7 @@ def _run(
             found = question.add(trial, result)
             name = question.experiment.name
             seconds = expected_seconds(question.experiment, question.comparison, trial, workers.number)
-            kind = "not applicable" if found.final else "FAILED"
+            kind = "FAILED" if found.applicable else "not applicable"
             progress.finish(name, trial, found.seconds, f"{kind}: {found.failed}" if found.failed else "", seconds)
             jobs += held.pop(job, [])
             if all(each in question.results for each in question.missing if each.model == trial.model):

@@ -151,9 +151,11 @@ class Verdict(Part):
     """Unit of the estimate."""
     quantity: str = ""
     """Quantity, such as `exponent of training time against length`."""
-    standing: Literal["better", "worse", "tie", "undecided", "still learning", "not measurable", ""] = ""
-    """Outcome of the comparison with the best of the others; empty if nothing is compared. `still learning` and `not
-    measurable` are no outcomes of a test."""
+    standing: Literal[
+        "better", "worse", "tie", "undecided", "still learning", "not measurable", "not applicable", ""
+    ] = ""
+    """Outcome of the comparison with the best of the others; empty if nothing is compared. `still learning`, `not
+    measurable` and `not applicable` are no outcomes of a test."""
     rival: str = ""
     """The best of the others, with which it is compared."""
     difference: float | None = None
@@ -179,7 +181,7 @@ class Verdict(Part):
     figure: str = ""
     """Name of the figure that shows it."""
     failed: str = ""
-    """Why the measurement failed; empty if it succeeded."""
+    """Why the measurement failed, or does not apply to the model; empty if it succeeded."""
 
 
 class ClaimNumber(Part):
@@ -240,7 +242,7 @@ class Table(Part):
 
 
 class Failure(Part):
-    """A failed measurement."""
+    """A failed measurement, or one that does not apply to a model."""
 
     task: str
     """Name of its file, without the ending."""
@@ -248,6 +250,8 @@ class Failure(Part):
     """Candidate."""
     reason: str
     """Reason of the failure."""
+    applicable: bool = True
+    """False if the question does not apply to the model."""
 
 
 class Result(Part):

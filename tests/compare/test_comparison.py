@@ -75,7 +75,8 @@ def test_a_model_that_cannot_take_part_says_so_in_its_cell(counting, tmp_path):
     engine.resume(folder, Console(file=text))
     result = read_result(folder / "memory" / RESULT)
     assert [(f.model, f.failed) for f in result.findings] == [("rnn", ""), ("gru", "gru cannot count")]
-    assert result.failures[0] == Failure(task="gru--count--seed1", model="gru", reason="gru cannot count")
+    reason = "gru cannot count"
+    assert result.failures[0] == Failure(task="gru--count--seed1", model="gru", reason=reason, applicable=False)
     assert "not applicable: gru cannot count" in text.getvalue()
 
 

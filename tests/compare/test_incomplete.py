@@ -11,10 +11,12 @@ from rich.console import Console
 from s2s.comparison import engine, executor, setup, tuning
 from s2s.comparison.analysis import partly_failed
 from s2s.comparison.executor import StoredResult
+from s2s.comparison.report.table import matrix
 from s2s.comparison.request import Order, extended, order
-from s2s.comparison.results import RESULT, read_result
-from s2s.comparison.spec import Analysis, Trial
+from s2s.comparison.results import RESULT, read_result, read_summary
+from s2s.comparison.spec import Analysis, NotForThisModel, Trial
 from s2s.errors import Stopped, UserError
+from s2s.files import COMPARISON
 from tests.compare.counting import TINY, begin
 
 
@@ -54,6 +56,25 @@ def test_a_model_that_fails_with_some_seeds_is_not_judged_by_the_others(counting
     _went_on(folder)
     assert seen[-1] == {(model, seed) for model in ("rnn", "lstm") for seed in (1, 2)}
     assert not next(f.failed for f in read_result(folder / "memory" / RESULT).findings if f.model == "lstm")
+
+
+def test_a_question_that_does_not_apply_to_a_model_has_not_failed(counting, tmp_path, monkeypatch):
+    def measure(contest, cell):
+        if cell.model == "lstm":
+            raise NotForThisModel("it has no positions")
+        raise UserError("the loss is no number")
+
+    _asks(monkeypatch, measure=measure, analyse=lambda contest, measured: Analysis())
+    folder = begin(tmp_path / "other", "rnn", "lstm")
+    _went_on(folder)
+    result = read_result(folder / "memory" / RESULT)
+    rows = matrix(read_summary(folder / COMPARISON), ["rnn", "lstm"], [result])
+    boxes = next(line.boxes for line in rows if line.boxes)
+    assert [(box.label, box.verdict, box.open) for box in boxes] == [
+        ("failed", "the loss is no number", True),
+        ("not applicable", "it has no positions", True),
+    ]
+    assert {(each.model, each.applicable) for each in result.failures} == {("rnn", True), ("lstm", False)}
 
 
 def test_parts_whose_seeds_all_failed_or_succeeded_and_rounds_are_whole():

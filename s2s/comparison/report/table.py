@@ -18,7 +18,7 @@ LEGEND = (
 ARROWS = {"high": "↑", "low": "↓", "": ""}
 """Arrows by good values: high, low, or neither."""
 _DIFFERENT = "different: "
-OPEN = ("still learning", "not measurable", "failed", "not measured")
+OPEN = ("still learning", "not measurable", "not applicable", "failed", "not measured")
 """Words of cells without a verdict, which are grey."""
 _BESIDE = {
     "better": "better than {}",
@@ -135,7 +135,7 @@ def _box(model: str, finding: Verdict | None, unit: str, without: str) -> Box:
     if finding is None:
         return Box(model, "not measured")
     if finding.failed:
-        return Box(model, "failed", verdict=finding.failed, finding=finding)
+        return Box(model, finding.standing or "failed", verdict=finding.failed, finding=finding)
     word = finding.standing or ("measured" if finding.value is not None else without)
     value, ends = "", ""
     if finding.value is not None:
