@@ -65,6 +65,8 @@ class Cost:
 def expected_seconds(experiment: Experiment, comparison: Comparison, trial: Trial, processes: int) -> float:
     """Estimate the wall-clock seconds that a trial adds to a comparison.
 
+    The measured mean of the question is scaled by the speed of its trials that are stored already.
+
     Args:
         processes: Number of trials that run at the same time.
     """
@@ -76,6 +78,7 @@ def expected_seconds(experiment: Experiment, comparison: Comparison, trial: Tria
     else:
         recipe = comparison.candidate(trial.model).recipe
         seconds = per_token * recipe.batches.tokens * recipe.training.updates / 1e6
+    seconds *= comparison.paces.get(name, 1.0)
     return seconds if experiment.exclusive else seconds / processes
 
 

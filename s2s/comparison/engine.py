@@ -25,7 +25,15 @@ from s2s.comparison.analysis import CONCLUSION, TRACE, analyse_trials
 from s2s.comparison.candidate_names import kind_of
 from s2s.comparison.cluster import Cluster, RayWorkers, versions
 from s2s.comparison.cost import Cost, disk_bytes, expected_seconds, format_costs
-from s2s.comparison.executor import AnyWorkers, StoredResult, load_result, missing_trials, run_questions, run_trials
+from s2s.comparison.executor import (
+    AnyWorkers,
+    StoredResult,
+    load_result,
+    missing_trials,
+    observed_pace,
+    run_questions,
+    run_trials,
+)
 from s2s.comparison.plans import TABLES, plan_of, settling
 from s2s.comparison.progress import Progress
 from s2s.comparison.results import RESULT, CandidateSummary, Summary, read_result, read_summary
@@ -242,7 +250,10 @@ def _comparison(folder: Path, summary: Summary, task: ComparedRecipe) -> Compari
         planned.append(Candidate(model, recipe, depths, parameters, settled))
     device_context = select_device(task.device)
     sized_for = summary.sized_for or device_context.device.type
-    return Comparison(folder, summary.profile, tuple(planned), tuple(summary.seeds), device_context, sized_for)
+    comparison = Comparison(folder, summary.profile, tuple(planned), tuple(summary.seeds), device_context, sized_for)
+    trials = [(question, question.trials(comparison)) for question in _questions(summary)]
+    trials.append((TUNING, tuning.foreseen(comparison)))
+    return replace(comparison, paces={each.name: observed_pace(each, comparison, own) for each, own in trials})
 
 
 def _questions(summary: Summary) -> list[Experiment]:

@@ -149,6 +149,14 @@ def missing_trials(experiment: Experiment, comparison: Comparison, trials: Seque
     return [trial for trial in trials if trial not in {*done, *final}]
 
 
+def observed_pace(experiment: Experiment, comparison: Comparison, trials: Sequence[Trial]) -> float:
+    """Return the ratio of measured to expected seconds of the successful trials that are stored; 1 without any."""
+    folder = comparison.results_folder(experiment.name)
+    stored = {trial: one.seconds for trial in trials if (one := load_result(folder, trial)) and not one.failed}
+    expected = sum(expected_seconds(experiment, comparison, trial, 1) for trial in stored)
+    return sum(stored.values()) / expected if expected else 1.0
+
+
 def run_trials(
     experiment: Experiment,
     comparison: Comparison,

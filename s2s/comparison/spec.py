@@ -161,6 +161,7 @@ class Comparison:
         seeds: Seeds of the repetitions, from 1.
         device_context: Device and precision.
         sized_for: Kind of the device that the comparison started on, which selects the sizes; empty: this device.
+        paces: Ratio of measured to expected seconds of the trials that are stored at the start, by question.
     """
 
     folder: Path
@@ -169,6 +170,7 @@ class Comparison:
     seeds: tuple[int, ...]
     device_context: DeviceContext
     sized_for: str = ""
+    paces: Mapping[str, float] = field(default_factory=dict[str, float], compare=False)
 
     @property
     def models(self) -> list[str]:

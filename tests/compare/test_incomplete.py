@@ -77,6 +77,20 @@ def test_a_question_that_does_not_apply_to_a_model_has_not_failed(counting, tmp_
     assert {(each.model, each.applicable) for each in result.failures} == {("rnn", True), ("lstm", False)}
 
 
+def test_estimates_are_scaled_by_the_seconds_of_finished_trials(counting, tmp_path):
+    folder = begin(tmp_path / "slow", "rnn", "lstm")
+    _went_on(folder)
+    paths = sorted((folder / "cells" / "memory").glob("*.json"))
+    paths[0].write_text(json.dumps(json.loads(paths[0].read_text()) | {"seconds": 1200.0}))
+    for path in paths[1:]:
+        path.unlink()
+    assert "memory: 3 measurements, about 1 h 0 min" in engine.describe_costs(folder, setup.load_summary(folder), None)
+    said = _went_on(folder)
+    assert "memory: 3 measurements, about 1 h 0 min" in said
+    left = [line.rpartition(" · ")[2] for line in said.splitlines() if line.startswith("memory: ") and "left" in line]
+    assert left[-1] == "0:00 left"
+
+
 def test_parts_whose_seeds_all_failed_or_succeeded_and_rounds_are_whole():
     fails, holds = StoredResult(None, "no", 1.0), StoredResult({}, "", 1.0)
     made = {
