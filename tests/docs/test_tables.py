@@ -154,3 +154,15 @@ def test_command_reference_is_the_help_of_the_commands():
     assert made.stdout == (ROOT / "docs/commands.md").read_text(encoding="utf-8"), (
         "python docs/commands.py > docs/commands.md"
     )
+
+
+def test_readme_row_of_claim_5_has_the_distance_that_decides_it():
+    (row,) = [line for line in claims.short_table(FOLDERS).splitlines() if line.startswith("|5|")]
+    (verdict,) = [
+        each
+        for each in read_result(comparison.PLACES["lecture"] / "long-range" / RESULT).claims
+        if each.name == "forgets"
+    ]
+    (lstm,) = [each for each in verdict.numbers if each.model == "lstm"]
+    assert f" {lstm.value:,.0f} (LSTM)" in row
+    assert row.endswith(f"|{verdict.verdict}|")
