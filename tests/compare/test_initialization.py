@@ -148,8 +148,8 @@ def test_claim_names_both_sides_of_a_factor_of_one(contest) -> None:
         "rnn": (40, "90 at 0.74, over 100 at 1.22"),
         "lstm": (20, "50 at 0.74"),
     }
-    assert "rnn 40 at a factor of 1.00 per step, 90 at 0.74 and over 100 at 1.22 (τ" in claim.sentence
-    assert "lstm 20 at a factor of 1.00 per step, 50 at 0.74 (τ" in claim.sentence
+    assert "rnn 40 at a factor of 1.00 per step, 90 at 0.74 and over 100 at 1.22 (Kendall's τ" in claim.sentence
+    assert "lstm 20 at a factor of 1.00 per step, 50 at 0.74 (Kendall's τ" in claim.sentence
 
 
 def test_models_without_recurrence_are_not_measured(contest) -> None:

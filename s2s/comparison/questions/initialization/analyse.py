@@ -131,7 +131,7 @@ def _claim(found: Mapping[str, Candidate]) -> Claim | None:
     decision = decide([Pair(model, "", tau, p) for model, (tau, p) in tests.items()])
     learned = [
         f"{model} {_updates(own[nearest(own)])} at a factor of {_factor(own[nearest(own)])} per step, "
-        f"{listed(_extremes(own))} (τ = {tests[model][0]:.2f})"
+        f"{listed(_extremes(own))} (Kendall's τ = {tests[model][0]:.2f})"
         for model, own in found.items()
     ]
     sentence = f"Updates to the solution, at the best rate of each initialisation: {'; '.join(learned)}."
