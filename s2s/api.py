@@ -1,7 +1,7 @@
 """Public Python API of `import s2s`: load, train, score and compare models.
 
 The functions wrap the code of the commands. Mistakes raise `s2s.errors.UserError` with the message that the command
-line prints.
+line prints, but arguments instead of options.
 
 Example:
     >>> import s2s
@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from s2s.arguments import check_path, check_references, check_texts
+from s2s.arguments import PYTHON_WORDS, check_path, check_references, check_texts, python_wording, reword_methods
 from s2s.errors import UserError
 from s2s.recipe.reading import recipe_path
 from s2s.recipe.schema import BleuTokenizer, TrainRecipe
@@ -40,6 +40,7 @@ Overrides = Mapping[str, object]
 _OF_THE_PROCESS = {"device", "device.threads", "device.deterministic"}
 
 
+@python_wording()
 def load(run: str | Path, checkpoint: str | int | None = None, overrides: Overrides | None = None) -> "Run":
     """Load a trained model for inference.
 
@@ -72,6 +73,7 @@ def load(run: str | Path, checkpoint: str | int | None = None, overrides: Overri
     return Run(found, None if checkpoint is None else str(checkpoint))
 
 
+@python_wording()
 def read_recipe(recipe: str | Path, overrides: Overrides | None = None) -> TrainRecipe:
     """Read and validate a recipe.
 
@@ -93,6 +95,7 @@ def read_recipe(recipe: str | Path, overrides: Overrides | None = None) -> Train
     return read(recipe_path(check_path("recipe", recipe)), _words(overrides))
 
 
+@python_wording()
 def runs(folder: str | Path = "runs") -> "pandas.DataFrame":
     """List the runs in a folder with their test scores, as `s2s runs` does.
 
@@ -113,6 +116,7 @@ def runs(folder: str | Path = "runs") -> "pandas.DataFrame":
     return pandas.DataFrame(rows(list_runs(check_path("folder", folder))))
 
 
+@python_wording()
 def score(
     translations: Sequence[str],
     references: Sequence[str] | Sequence[Sequence[str]],
@@ -187,9 +191,11 @@ class Training:
         from s2s.training.device import setup_process
 
         setup_process(self.recipe.device)
-        yield from self._begin(Console(quiet=self._quiet))
+        with python_wording():
+            yield from self._begin(Console(quiet=self._quiet))
 
 
+@python_wording()
 def train(
     recipe: str | Path | TrainRecipe,
     overrides: Overrides | None = None,
@@ -243,6 +249,7 @@ def train(
     return Training(asked, going_on or run_dir(asked), begin, quiet)
 
 
+@reword_methods
 class Comparison:
     """A comparison of models and its folder, either existing or `planned`.
 
@@ -258,7 +265,9 @@ class Comparison:
         self.folder = check_path("folder", folder)
         self._planned: "Planned | None" = None
 
+    # Models are words of the command line, too, and the command has an option for each task's recipe.
     @classmethod
+    @python_wording(PYTHON_WORDS | {"command line": "arguments", "--task": "recipe"})
     def planned(
         cls,
         models: Sequence[str],

@@ -1,13 +1,50 @@
-"""Checks of arguments, of the command line and of Python callers; mistakes are the same errors."""
+"""Checks of arguments, of the command line and of Python callers; mistakes are the same errors.
 
+Errors name the options of the command line. For Python callers, `python_wording` replaces them by arguments.
+"""
+
+import re
+import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
+from typing import TypeVar
 
-from s2s.errors import UserError
+from s2s.errors import Stopped, UserError
+
+T = TypeVar("T")
 
 _GIVE_TEXTS = "give texts, as in ['A dog.']"
+_WORD = r"""(?:'[^']*'|"[^"]*"|[^\s'"`])+"""
+
+_SAME = (
+    "beam",
+    "checkpoint",
+    "cluster",
+    "head",
+    "layer",
+    "match",
+    "nbest",
+    "profile",
+    "recipe",
+    "seeds",
+    "task",
+    "word",
+)
+PYTHON_WORDS = {f"--{name}": name for name in _SAME} | {
+    "command line": "overrides",
+    "--experiment": "experiments",
+    "--lowercase": "lowercase=True",
+    "--metric": "metrics",
+    "--out": "folder",
+    "--overwrite": "overwrite=True",
+    "--resume": "resume=True",
+    "--source FILE": "sources",
+    "--tokenize": "tokenizer",
+}
+"""Arguments of the Python API, by the words for them in messages of the command line."""
 
 
 def check_utf8(text: str, where: str, remedy: str) -> str:
@@ -86,3 +123,50 @@ def check_path(name: str, value: object) -> Path:
     if not isinstance(value, str | Path):
         raise UserError(f"{value!r:.60} is no path", where=name, remedy="give a str or a pathlib.Path")
     return Path(value)
+
+
+@contextmanager
+def python_wording(words: Mapping[str, str] = PYTHON_WORDS) -> Iterator[None]:
+    """Context manager and decorator: errors name arguments of Python instead of options of the command line.
+
+    Args:
+        words: Arguments, by the words that they replace.
+
+    Example:
+        >>> with python_wording():
+        ...     raise UserError("already contains a run", "runs/a", "`s2s train runs/a --resume`, or --overwrite")
+        Traceback (most recent call last):
+        s2s.errors.UserError: runs/a: already contains a run
+          → `s2s.train('runs/a', resume=True)`, or overwrite=True
+    """
+    try:
+        yield
+    except (UserError, Stopped) as error:
+        # In place, for the class of the error may have a meaning.
+        for name, value in vars(error).items():
+            setattr(error, name, _reword(value, words) if isinstance(value, str) else value)
+        error.args = (_reword(str(error), words),)
+        raise
+
+
+def reword_methods(owner: type[T]) -> type[T]:
+    """Class decorator: apply `python_wording` to all public methods."""
+    for name, method in list(vars(owner).items()):
+        if callable(method) and not name.startswith("_"):
+            setattr(owner, name, python_wording()(method))
+    return owner
+
+
+def _reword(text: str, words: Mapping[str, str]) -> str:
+    """Replace commands that resume something by calls, and options outside of other commands by arguments."""
+
+    def train(found: re.Match[str]) -> str:
+        return f"s2s.train({shlex.split(found[1])[0]!r}, {'overrides, ' if found[2] else ''}resume=True)"
+
+    text = re.sub(rf"s2s train ({_WORD}) --resume((?: {_WORD})*)", train, text)
+    text = re.sub(
+        rf"s2s compare --resume ({_WORD})", lambda found: f"s2s.Comparison({shlex.split(found[1])[0]!r}).run()", text
+    )
+    options = "|".join(sorted(words, key=len, reverse=True))
+    outside = rf"`[^`]*`|(?<![\w'-])(?:{options})(?![\w-])"
+    return re.sub(outside, lambda found: words.get(found[0], found[0]), text)

@@ -293,7 +293,7 @@ def _check_options(asked: Order) -> None:
         )
     if asked.task and asked.profile:
         raise UserError(
-            f"--profile {asked.profile} has no effect with --task, whose recipe sets the sizes",
+            f"--profile {asked.profile} has no effect with --task, which sets the sizes",
             remedy="leave out --profile; change sizes with section.key=value",
         )
 

@@ -25,7 +25,7 @@ class PrecisionError(UserError):
         super().__init__(
             f"this model cannot be computed in bf16 on this device: {first_line[:200]}",
             where=device.type,
-            remedy="set device.precision=fp32 for training, decoding.precision=fp32 (--precision fp32) for decoding",
+            remedy="set device.precision=fp32 for training, decoding.precision=fp32 (`--precision fp32`) for decoding",
         )
 
 

@@ -10,7 +10,7 @@ from typing import overload
 
 import torch
 
-from s2s.arguments import check_integer, check_references, check_texts
+from s2s.arguments import check_integer, check_references, check_texts, reword_methods
 from s2s.data.batches import collate_sources
 from s2s.data.dataset import to_device
 from s2s.data.sentences import SplitLine, sentence_splitter, unsplit
@@ -49,8 +49,11 @@ WRITTEN = (*WRITES, "captioning")
 """Tasks whose generated texts are scored by BLEU."""
 LABELS = ("classification", "images")
 """Tasks that predict classes."""
+# Warnings point to the caller, which is behind the method and its decorator.
+_CALLER = 3
 
 
+@reword_methods
 class Run:
     """A trained model, ready for inference; `s2s.load` returns one.
 
@@ -125,7 +128,7 @@ class Run:
         found = iter(self.candidates(sentences, task=task))
         for number, unknown in enumerate(self.unknown_words(lines), start=1):
             if unknown:
-                warnings.warn(f"line {number}: {describe_unknown(unknown)}", stacklevel=2)
+                warnings.warn(f"line {number}: {describe_unknown(unknown)}", stacklevel=_CALLER)
         longest, most = self._longest
         too_long = TooLong(longest, warnings.warn, at_once=False, sentences=most)
         lengths = iter(self._lengths(sentences, task))
@@ -478,7 +481,7 @@ class Run:
         found, truncated = self.probabilities_and_truncation(lines)
         if any(truncated):
             texts, limit = sum(map(bool, found)), self.recipe.batches.model_dump()["max_length"]
-            warnings.warn(truncation_warning(sum(truncated), texts, limit), stacklevel=2)
+            warnings.warn(truncation_warning(sum(truncated), texts, limit), stacklevel=_CALLER)
         return found
 
     def probabilities_and_truncation(self, lines: Sequence[str]) -> tuple[list[dict[str, float]], list[bool]]:

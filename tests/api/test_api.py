@@ -19,7 +19,7 @@ import s2s
 from s2s.cli.main import commands
 from s2s.comparison.request import Order, order
 from s2s.decoding.generate import TextTranslator
-from s2s.errors import UserError
+from s2s.errors import Stopped, UserError
 
 ROOT = Path(__file__).parents[2]
 LINES = ["The old dog runs.", "", "A man sees the woman."]
@@ -74,6 +74,16 @@ def test_api_lines_are_translated_as_by_the_command(small_world, tmp_path):
         row.split("\t")[1] for row in shown if row[0] != "2"
     ]
     assert run.candidates(LINES, nbest=2, beam=2) == s2s.load(small_world / "runs/t").candidates(LINES, nbest=2, beam=2)
+
+
+def test_api_warnings_point_to_the_line_of_the_caller(small_world):
+    run = s2s.load(small_world / "runs/t")
+    with pytest.warns(UserWarning, match="line 1: not in the training text: 'Xylophones'") as warned:
+        run.translate(["Xylophones zigzag."])
+    assert warned[0].filename == __file__
+    with pytest.warns(UserWarning, match="1 of 1 text cut after") as warned:
+        s2s.load(small_world / "runs/c").probabilities(["good " * 1000])
+    assert warned[0].filename == __file__
 
 
 def test_api_score_is_the_log_probability_of_the_search(small_world):
@@ -250,21 +260,55 @@ def test_api_several_references_are_scored_together(small_world, tmp_path):
         (lambda w: s2s.compare(["rnn", "tranformer"]), r"did you mean transformer"),
         (
             lambda w: s2s.compare(["rnn", "lstm"], profile="quik"),
-            r"--profile: unknown value 'quik'\n.*did you mean quick",
+            r"^profile: unknown value 'quik'\n.*did you mean quick",
         ),
-        (lambda w: s2s.compare(["rnn", "lstm"], seeds=0), r"--seeds: is 0"),
-        (lambda w: s2s.Comparison.planned(["rnn", "lstm"], match="tim"), r"--match: .*\n.*did you mean time"),
+        (lambda w: s2s.compare(["rnn", "lstm"], seeds=0), r"^seeds: is 0"),
+        (lambda w: s2s.Comparison.planned(["rnn", "lstm"], match="tim"), r"^match: .*\n.*did you mean time"),
+        (lambda w: s2s.compare(["rnn", "lstm"], experiments=["x"]), r"^experiments: no experiment 'x'"),
+        (lambda w: s2s.compare(["rnn", "lstm"], overrides={"run.dir": "x"}), r"^arguments: run.dir=.*folder names the"),
+        (lambda w: s2s.compare(["rnn", "lstm"], w / "runs/m"), r"^recipe: .* is a recipe of task masked-lm"),
+        (
+            lambda w: s2s.compare(["rnn", "lstm"], "ag_news", profile="quick"),
+            r"profile quick has no effect with recipe, which",
+        ),
         (lambda w: s2s.Comparison(w).table(), r"is no comparison"),
+        (
+            lambda w: s2s.train(w / "t.yaml", {"run.dir": str(w / "runs/t")}),
+            r"resume it with `s2s\.train\('.*runs/t', resume=True\)`, replace it with overwrite=True",
+        ),
+        (lambda w: s2s.train(w / "runs/t", {"model.width": 8}, resume=True), r"resume=True uses the recipe of the run"),
+        (lambda w: s2s.read_recipe("translate", {"model.wdth": 3}), r"^overrides: model\.wdth=3: .*did you mean width"),
+        (lambda w: s2s.load(w / "runs/t", overrides={"decoding.beem": 3}), r"^overrides: decoding\.beem=3"),
+        (lambda w: s2s.load(w / "runs/t/checkpoints/0000001", "best"), r"leave out checkpoint best"),
+        (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest=3), r"set beam 3, or a smaller nbest"),
+        (lambda w: s2s.load(w / "runs/t").inspect("a b", layer=7), r"^layer: there is no layer 7"),
+        (lambda w: s2s.load(w / "runs/t").inspect("a b", word="c"), r"^word: 'c' is not among the words"),
     ],
 )
 def test_api_errors_have_a_remedy(small_world, use, message):
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as raised:
         use(small_world)
+    # commands are in backquotes; the rest is about arguments of Python
+    error = raised.value
+    for text in (str(error), error.what, error.where, error.remedy):
+        assert not re.search(r"(^|\s)--\w|command line", re.sub("`[^`]*`", "", text)), text
+
+
+def test_api_training_that_is_interrupted_names_the_call_that_resumes_it(small_world, tmp_path):
+    training = s2s.train(small_world / "c.yaml", {"training.updates": 4, "run.dir": str(tmp_path / "a run")})
+    steps = iter(training)
+    next(steps)
+    with pytest.raises(Stopped, match=r"resume with: s2s\.train\('.*/a run', resume=True\)$"):
+        steps.throw(KeyboardInterrupt)
+    again = iter(s2s.train(training.folder, {"device.threads": 1}, resume=True))
+    next(again)
+    with pytest.raises(Stopped, match=r"resume with: s2s\.train\('.*/a run', overrides, resume=True\)$"):
+        again.throw(KeyboardInterrupt)
 
 
 def test_api_cluster_that_is_not_there_is_refused_before_anything_is_measured(tmp_path):
     pytest.importorskip("ray")
-    with pytest.raises(UserError, match=r"--cluster localhost:1: no Ray cluster"):
+    with pytest.raises(UserError, match=r"^cluster localhost:1: no Ray cluster"):
         s2s.Comparison(tmp_path).run(cluster="localhost:1")
 
 
