@@ -38,6 +38,7 @@ def fill(run: Path, text: str, pieces: int, best: int, words: str | None, checkp
     model = open_run(run, tasks=["masked-lm"])
     from s2s.models.masked_lm import MaskedLM
     from s2s.run.inference import load_for_inference
+    from s2s.tasks.coverage import describe_unknown, outside_vocabulary
     from s2s.tasks.line_translation import TooLong
     from s2s.tasks.masked_lm.filling import fill as find_fillers
     from s2s.tasks.masked_lm.filling import weigh_words
@@ -50,4 +51,7 @@ def fill(run: Path, text: str, pieces: int, best: int, words: str | None, checkp
     else:
         found = find_fillers(network, tokenizer, text, begin, pieces, best)
     click.echo(printable(str(found)))
+    # A tokenizer of words may not know the blank itself.
+    if unknown := [word for word in outside_vocabulary(text, tokenizer) if word.strip("_")]:
+        tell(describe_unknown(unknown, "vocabulary", "filler"))
     TooLong(loaded.recipe.batches.max_length, tell, True, "shorten {}").add(len(loaded.tokenizers[0].encode(text)))

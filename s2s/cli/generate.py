@@ -75,12 +75,12 @@ def generate(
     from s2s.models.language_model import LanguageModel
     from s2s.run.inference import load_for_inference
     from s2s.tasks.language_model.generation import (
+        PromptWarnings,
         Sampling,
         Writing,
         answers,
         generate_texts,
         grow_text,
-        too_long_prompts,
     )
     from s2s.tasks.language_model.recipe import LanguageRecipe
 
@@ -89,13 +89,13 @@ def generate(
     tell = partial(click.echo, err=True)
     if prompt is not None and count == 1 and output is None:
         show_text(itertools.chain(grow_text(loaded, prompt, asked), ["\n"]))
-        too_long_prompts(loaded, True, tell).add(len(loaded.tokenizers[0].encode(prompt)))
+        PromptWarnings(loaded, True, tell).add(prompt)
         return
     if prompt is not None:
         with lines_to(output) as write:
             for text in generate_texts(loaded, prompt, asked):
                 write(text if count == 1 else one_line(text))
-        too_long_prompts(loaded, True, tell).add(len(loaded.tokenizers[0].encode(prompt)))
+        PromptWarnings(loaded, True, tell).add(prompt)
         return
     bad = BadLines()
     with lines_to(output) as write:

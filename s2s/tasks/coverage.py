@@ -84,7 +84,7 @@ class VocabularyCoverage:
         if words and max(map(len, words)) <= _LONGEST_WORD:
             return words
         # Characters that the tokenizer does not know at all, then runs of tokens that it knows.
-        found = [character for character in text if UNK in tokenizer.encode(character)]
+        found = list(outside_vocabulary(text, tokenizer))
         seen = self.pieces | {UNK}
         runs = itertools.groupby(tokenizer.encode(text), key=lambda token: token in seen)
         new = [list(run) for known, run in runs if not known]
@@ -149,16 +149,31 @@ def measure_coverage(
     return VocabularyCoverage(frozenset(tokens.tolist()), frozenset(words), longest, sentences=sentences)
 
 
-def describe_unknown(unknown: Sequence[str]) -> str:
+def outside_vocabulary(text: str, tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Return the characters that a tokenizer does not know, each once; of a tokenizer of words, the words."""
+    if UNK not in tokenizer.encode(text):
+        return ()
+    parts = text.split() if tokenizer.kind == "word" else text
+    return tuple(dict.fromkeys(part for part in parts if UNK in tokenizer.encode(part)))
+
+
+def describe_unknown(unknown: Sequence[str], lacking: str = "training text", output: str = "translation") -> str:
     """Return a warning about words that never occur in the training text.
+
+    Args:
+        unknown: Words or characters.
+        lacking: What does not have them.
+        output: What may suffer from it.
 
     Example:
         >>> describe_unknown(["helicopter", "lands"])
         "not in the training text: 'helicopter', 'lands'; the translation may be nonsense"
+        >>> describe_unknown(["☃"], "vocabulary", "continuation")
+        "not in the vocabulary: '☃'; the continuation may be nonsense"
     """
     more = f" and {len(unknown) - _SHOWN_WORDS:,} more" if len(unknown) > _SHOWN_WORDS else ""
     named = ", ".join(map(repr, unknown[:_SHOWN_WORDS]))
-    return f"not in the training text: {named}{more}; the translation may be nonsense"
+    return f"not in the {lacking}: {named}{more}; the {output} may be nonsense"
 
 
 def count_sentences(text: str) -> int:

@@ -1,7 +1,7 @@
 """Translation of lines, with warnings about out-of-domain lines, too long lines and outputs at the length limit."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from s2s.data.pairs import with_prefix
 from s2s.data.sentences import Split, unsplit
@@ -69,6 +69,45 @@ class TooLong:
             self._tell(f"{many} (first {self._first}); {self._remedy.format('them')}")
 
 
+class UnknownWords:
+    """Reporter of lines with words that the training text or the vocabulary lacks.
+
+    Args:
+        at_once: Report each line without its number, for an interactive session; otherwise at most 20 lines, and
+            `report` prints the count.
+        lacking: What does not have the words.
+        output: What may suffer from it.
+
+    Example:
+        >>> unknown_words = UnknownWords(print, at_once=False)
+        >>> unknown_words.add([])
+        >>> unknown_words.add(["helicopter"])
+        line 2: not in the training text: 'helicopter'; the translation may be nonsense
+    """
+
+    def __init__(
+        self, tell: PrintFn, at_once: bool, lacking: str = "training text", output: str = "translation"
+    ) -> None:
+        self._tell, self._at_once, self._lacking, self._output = tell, at_once, lacking, output
+        self._lines, self._count = 0, 0
+
+    def add(self, unknown: Sequence[str]) -> None:
+        """Count the next line, and report its unknown words, if any."""
+        self._lines += 1
+        if not unknown:
+            return
+        self._count += 1
+        if self._at_once or self._count <= _SHOWN_LINES:
+            place = "" if self._at_once else f"line {self._lines}: "
+            self._tell(place + describe_unknown(unknown, self._lacking, self._output))
+
+    def report(self) -> None:
+        """Print the number of lines if not all were reported."""
+        if self._count > _SHOWN_LINES and not self._at_once:
+            lines = counted(self._lines, "line")
+            self._tell(f"{self._count:,} of {lines} have words that are not in the {self._lacking}")
+
+
 def translate_lines(
     translator: TextTranslator,
     seen: VocabularyCoverage | None,
@@ -97,7 +136,7 @@ def translate_lines(
     Raises:
         UserError: A prefix is too long, or there are fewer or more forced prefixes than lines.
     """
-    number, unusual, flags = 0, 0, list[bool]()
+    number, flags, unknown_words = 0, list[bool](), UnknownWords(tell, at_once)
     longest = MAX_SOURCE_LENGTH if translator.max_source_length is None else translator.max_source_length
     if prefix and (tokens := len(translator.source.encode(prefix))) >= longest:
         what = f"has {tokens:,} tokens; a line with its prefix can have {longest:,}"
@@ -125,17 +164,14 @@ def translate_lines(
             if at_once and (limited := length_limited([each for *_, each in own], translator.length_settings)):
                 tell(str(limited))
             flags.append(any(each.at_length_limit for *_, each in own))
-            if seen and written and (unknown := seen.unknown(with_prefix(prefix, line), translator.source)):
-                unusual += 1
-                if at_once or unusual <= _SHOWN_LINES:
-                    tell(("" if at_once else f"line {number}: ") + describe_unknown(unknown))
+            unknown = seen.unknown(with_prefix(prefix, line), translator.source) if seen and written else ()
+            unknown_words.add(unknown)
             if translator.beam.nbest == 1:
                 yield part.join([one_line(each.text) for *_, each in own])
             else:
                 yield from _nbest_list(number, own[0][-1])
     _check_over(forced, number)
-    if unusual > _SHOWN_LINES and not at_once:
-        tell(f"{unusual:,} of {counted(number, 'line')} have words that are not in the training text")
+    unknown_words.report()
     too_long.report()
     if not at_once and (limited := length_limited(flags, translator.length_settings)):
         tell(str(limited))

@@ -298,6 +298,28 @@ def test_induction_probe_is_shown_if_it_cannot_be_saved(run, tmp_path, monkeypat
     assert not list((tmp_path / "fetched").glob("probe-*"))
 
 
+@pytest.fixture(scope="module")
+def characters(run):
+    """A run whose tokenizer knows the characters of its training text only."""
+    changes = [f"run.dir={run.parent / 'char'}", "tokenizer.kind=char", "training.updates=2", "validation.every=2"]
+    return train(read(run / "recipe.yaml", changes), Console(quiet=True))
+
+
+def test_generate_warns_about_characters_that_the_tokenizer_does_not_know(characters, run, tmp_path):
+    call, few = CliRunner(), ["--max-tokens", "3"]
+    warning = "not in the vocabulary: '日', '☃'; the continuation may be nonsense\n"
+    assert call.invoke(generate, [str(characters), "日 ☃ 日", *few]).stderr == warning
+    assert call.invoke(generate, [str(characters), "日 ☃ 日", *few, "--count", "2"]).stderr == warning
+    assert call.invoke(generate, [str(characters), "The man", *few]).stderr == ""
+    assert call.invoke(generate, [str(run), "日 ☃", *few]).stderr == ""
+    (tmp_path / "prompts").write_text("The man\n日 ☃\n" + "日\n" * 20, encoding="utf-8")
+    many = call.invoke(generate, [str(characters), "--input", str(tmp_path / "prompts"), *few])
+    lines = many.stderr.splitlines()
+    assert lines[0] == f"line 2: {warning.strip()}"
+    assert len(lines) == 21
+    assert lines[-1] == "21 of 22 lines have words that are not in the vocabulary"
+
+
 def test_generate_refuses_more_tokens_than_learned_positions(run, tmp_path):
     changes = ["model.decoder_positions=learned", "model.max_positions=40", "training.updates=2", "validation.every=2"]
     again = train(read(run / "recipe.yaml", [f"run.dir={tmp_path / 'learned'}", *changes]), Console(quiet=True))

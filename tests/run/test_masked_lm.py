@@ -10,8 +10,10 @@ import datasets
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from rich.console import Console
 
+from s2s.cli.main import commands
 from s2s.data.phrasebook import phrases
 from s2s.data.tables import TextSource
 from s2s.data.tokenized import encode_texts
@@ -118,6 +120,12 @@ def test_fill_loads_the_saved_run(run):
     assert len(fill(model, tokenizer, "The old ___ sleeps.", False, best=3).fillers) == 3
     words = [piece.removeprefix("▁") for piece in tokenizer.tokens([10, 11])]
     assert weigh_words(model, tokenizer, "The old ___ sleeps.", words, False).pieces == 1
+
+
+def test_fill_warns_about_words_that_the_tokenizer_does_not_know(run):
+    found = CliRunner().invoke(commands, ["fill", str(run), "The xylophone ___"])
+    assert found.stderr == "not in the vocabulary: 'xylophone'; the filler may be nonsense\n"
+    assert CliRunner().invoke(commands, ["fill", str(run), "The old ___"]).stderr == ""
 
 
 def test_bias_probe_is_saved_as_json_table_and_figure(run, painted):

@@ -1,6 +1,7 @@
 """Text to text through the real commands: train, resume, answer, evaluate; answers against the beam's own numbers."""
 
 import json
+import re
 from pathlib import Path
 
 import datasets
@@ -141,6 +142,12 @@ def test_translate_command_chooses_answers_of_a_task(run, tmp_path):
     ):
         with pytest.raises(UserError, match=said):
             s2s("translate", run, *words)
+
+
+def test_translate_command_warns_about_unknown_words_before_it_chooses_answers(run):
+    words = ["translate", str(run), "--task", "acceptable", "Zylophone quaken xenophil.", "Der Mann schläft."]
+    found = CliRunner().invoke(commands, words)
+    assert re.fullmatch(r"line 1: not in the training text: '.*; the answer may be nonsense\n", found.stderr)
 
 
 def test_text_to_text_outputs_begin_with_forced_prefixes(run, tmp_path):

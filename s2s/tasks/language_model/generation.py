@@ -15,8 +15,9 @@ from s2s.decoding.sampling import Sampling, sample
 from s2s.errors import Refuse, UserError
 from s2s.models.language_model import LanguageModel
 from s2s.tasks.base import LoadedModel, PrintFn
+from s2s.tasks.coverage import outside_vocabulary
 from s2s.tasks.language_model.recipe import LanguageRecipe
-from s2s.tasks.line_translation import TooLong
+from s2s.tasks.line_translation import TooLong, UnknownWords
 from s2s.training.device import DeviceContext
 
 _UNFINISHED = "\ufffd"
@@ -135,13 +136,27 @@ def texts_after(
     return [tokenizer.decode(text) for text in written]
 
 
-def too_long_prompts(run: LanguageRun, at_once: bool, tell: PrintFn) -> TooLong:
-    """Return a reporter of prompts that are longer than `batches.length`.
+class PromptWarnings:
+    """Reporter of prompts that are longer than `batches.length` or have unknown characters.
 
     Args:
-        at_once: Report each prompt immediately; otherwise their number, at the end.
+        at_once: Report each prompt immediately; otherwise with its number, and counts at the end.
     """
-    return TooLong(run.recipe.batches.length, tell, at_once, "shorten {}")
+
+    def __init__(self, run: LanguageRun, at_once: bool, tell: PrintFn) -> None:
+        self._tokenizer = run.tokenizers[0]
+        self._too_long = TooLong(run.recipe.batches.length, tell, at_once, "shorten {}")
+        self._unknown = UnknownWords(tell, at_once, "vocabulary", "continuation")
+
+    def add(self, prompt: str) -> None:
+        """Check the next prompt."""
+        self._too_long.add(len(self._tokenizer.encode(prompt)))
+        self._unknown.add(outside_vocabulary(prompt, self._tokenizer))
+
+    def report(self) -> None:
+        """Print the counts."""
+        self._too_long.report()
+        self._unknown.report()
 
 
 def answers(
@@ -153,15 +168,15 @@ def answers(
 
     Args:
         refuse: Receives the error of each line that is too long; its texts are empty.
-        at_once: Report lines longer than training texts immediately; otherwise their number, at the end.
+        at_once: Print warnings immediately; otherwise with line numbers, and counts at the end.
 
     Yields:
         Texts in order, `asked.count` for each line.
     """
-    number, too_long = 0, too_long_prompts(run, at_once, tell)
+    number, warnings = 0, PromptWarnings(run, at_once, tell)
     for chunk in chunks:
         for prompt in chunk:
-            too_long.add(len(run.tokenizers[0].encode(prompt)))
+            warnings.add(prompt)
             try:
                 found = generate_texts(run, prompt, asked, number)
             except UserError as error:
@@ -169,4 +184,4 @@ def answers(
                 found = [""] * asked.count
             yield from map(one_line, found)
             number += 1
-    too_long.report()
+    warnings.report()

@@ -13,7 +13,7 @@ from s2s.errors import Refuse, UserError
 from s2s.models.base import Seq2Seq
 from s2s.tasks.base import TOKENIZER, LoadedModel, PrintFn
 from s2s.tasks.coverage import VocabularyCoverage, count_sentences
-from s2s.tasks.line_translation import TooLong, translate_lines
+from s2s.tasks.line_translation import TooLong, UnknownWords, translate_lines
 from s2s.tasks.seq2seq import build_translator, check_fits
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 
@@ -159,6 +159,7 @@ def generate_answers(
         return
     number, tokenizer = 0, run.tokenizers[0]
     too_long = TooLong(seen.longest if seen else None, tell, at_once, sentences=seen.sentences if seen else None)
+    unknown_words = UnknownWords(tell, at_once, output="answer")
     for chunk in chunks:
         filled = {place: task.prefix + text for place, text in enumerate(chunk) if text.strip()}
         lengths = dict(zip(filled, map(len, tokenizer.encode_batch(list(filled.values()))), strict=True))
@@ -173,6 +174,7 @@ def generate_answers(
         for place in range(len(chunk)):
             number += 1
             too_long.add(lengths[place] if place in found else 0, count_sentences(filled.get(place, "")))
+            unknown_words.add(seen.unknown(filled[place], tokenizer) if seen and place in found else ())
             best = best_first(found[place], task.answers)[:nbest] if place in found else []
             if nbest == 1:
                 yield one_line(best[0][1]) if best else ""
@@ -180,3 +182,4 @@ def generate_answers(
                 yield from (f"{number}\t{score:.4f}\t{one_line(answer)}" for score, answer in best)
                 yield from () if best else (f"{number}\t\t",)
     too_long.report()
+    unknown_words.report()
