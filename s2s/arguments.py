@@ -3,12 +3,13 @@
 Errors name the options of the command line. For Python callers, `python_wording` replaces them by arguments.
 """
 
+import math
 import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,11 +33,13 @@ _SAME = (
     "seeds",
     "task",
     "word",
+    "words",
 )
 PYTHON_WORDS = {f"--{name}": name for name in _SAME} | {
     "command line": "overrides",
     "--experiment": "experiments",
     "--lowercase": "lowercase=True",
+    "--max-tokens": "max_tokens",
     "--metric": "metrics",
     "--out": "folder",
     "--overwrite": "overwrite=True",
@@ -116,6 +119,28 @@ def check_integer(name: str, value: object) -> None:
     """Refuse what is not an integer; NumPy's integers pass."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise UserError(f"{value!r:.60} is not an integer", where=name, remedy="give one, such as 4")
+
+
+def check_number(name: str, value: object, least: int, most: int, above: bool = False) -> None:
+    """Refuse what is not a number within bounds.
+
+    Args:
+        name: Name of the argument, for messages.
+        value: Value of the argument.
+        least: Lower bound.
+        most: Upper bound, which is included.
+        above: Exclude the lower bound.
+
+    Example:
+        >>> check_number("top_p", 1.5, 0, 1, above=True)
+        Traceback (most recent call last):
+        s2s.errors.UserError: top_p: is 1.5
+          → give a number above 0, at most 1
+    """
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not least <= number <= most or (above and number == least):
+        bounds = f"above {least:,}, at most {most:,}" if above else f"from {least:,} to {most:,}"
+        raise UserError(f"is {value!r:.60}", where=name, remedy=f"give a number {bounds}")
 
 
 def check_path(name: str, value: object) -> Path:

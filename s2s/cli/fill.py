@@ -1,6 +1,5 @@
 """Command `s2s fill`: fill a blank with a masked-language model."""
 
-from functools import partial
 from pathlib import Path
 
 import click
@@ -38,20 +37,16 @@ def fill(run: Path, text: str, pieces: int, best: int, words: str | None, checkp
     model = open_run(run, tasks=["masked-lm"])
     from s2s.models.masked_lm import MaskedLM
     from s2s.run.inference import load_for_inference
-    from s2s.tasks.coverage import describe_unknown, outside_vocabulary
-    from s2s.tasks.line_translation import TooLong
     from s2s.tasks.masked_lm.filling import fill as find_fillers
-    from s2s.tasks.masked_lm.filling import weigh_words
+    from s2s.tasks.masked_lm.filling import fill_warnings, weigh_words
     from s2s.tasks.masked_lm.recipe import MaskedRecipe
 
-    loaded, tell = load_for_inference(model, checkpoint).narrow(MaskedRecipe, MaskedLM), partial(click.echo, err=True)
+    loaded = load_for_inference(model, checkpoint).narrow(MaskedRecipe, MaskedLM)
     network, tokenizer, begin = loaded.model, loaded.tokenizers[0], loaded.recipe.masking.begin
     if choices:
         found: object = weigh_words(network, tokenizer, text, choices, begin)
     else:
         found = find_fillers(network, tokenizer, text, begin, pieces, best)
     click.echo(printable(str(found)))
-    # A tokenizer of words may not know the blank itself.
-    if unknown := [word for word in outside_vocabulary(text, tokenizer) if word.strip("_")]:
-        tell(describe_unknown(unknown, "vocabulary", "filler"))
-    TooLong(loaded.recipe.batches.max_length, tell, True, "shorten {}").add(len(loaded.tokenizers[0].encode(text)))
+    for warning in fill_warnings(text, tokenizer, loaded.recipe.batches.max_length):
+        click.echo(warning, err=True)

@@ -6,17 +6,26 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import overload
 
 import torch
 
-from s2s.arguments import check_integer, check_references, check_texts, reword_methods
+from s2s.arguments import (
+    check_integer,
+    check_number,
+    check_path,
+    check_references,
+    check_texts,
+    check_utf8,
+    reword_methods,
+)
 from s2s.data.batches import collate_sources
 from s2s.data.dataset import to_device
 from s2s.data.sentences import SplitLine, sentence_splitter, unsplit
 from s2s.decoding.beam_search import Hypothesis
 from s2s.decoding.generate import Candidate
-from s2s.errors import UserError, quote_path
+from s2s.errors import UserError, counted, quote_path
 from s2s.evaluation.metrics import check_metrics
 from s2s.evaluation.tokenization import check_choice
 from s2s.inspection.inspection import AttentionMaps, InspectionRequest
@@ -24,6 +33,8 @@ from s2s.inspection.page import InspectionPage
 from s2s.inspection.words import Link, links, words_of
 from s2s.models.base import Classifier, Seq2Seq
 from s2s.models.ensemble import Ensemble
+from s2s.models.language_model import LanguageModel
+from s2s.models.masked_lm import MaskedLM
 from s2s.recipe.labelled import LabelledRecipe
 from s2s.recipe.pairs import PairRecipe
 from s2s.recipe.schema import BleuTokenizer, TrainRecipe
@@ -31,9 +42,15 @@ from s2s.run.folder import RunConfig
 from s2s.run.inference import evaluation_split, inspect_loaded, load, pairs_to_score, train_overlap
 from s2s.run.tasks import classification_task, schema_of, task_of
 from s2s.tasks.base import TEXTS, TOKENIZER, Evaluation, EvaluationOptions, LoadedModel
+from s2s.tasks.captioning.figures import caption_files
+from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.classification_base import class_probabilities, truncation_warning
 from s2s.tasks.coverage import VocabularyCoverage, count_sentences, describe_unknown
+from s2s.tasks.language_model.generation import PromptWarnings, Sampling, Writing, generate_texts
+from s2s.tasks.language_model.recipe import LanguageRecipe
 from s2s.tasks.line_translation import TooLong
+from s2s.tasks.masked_lm.filling import Filled, WordChoice, fill, fill_warnings, weigh_words
+from s2s.tasks.masked_lm.recipe import MaskedRecipe
 from s2s.tasks.protocols import Inspectable
 from s2s.tasks.seq2seq import build_translator, check_fits
 from s2s.tasks.source_use import token_scores
@@ -505,6 +522,148 @@ class Run:
         cut = iter(examples.is_truncated.tolist())
         found = [dict(zip(classes, next(rows), strict=True)) if line.strip() else {} for line in lines]
         return found, [bool(line.strip()) and next(cut) for line in lines]
+
+    def caption(self, images: Sequence[str | Path]) -> list[str]:
+        """Caption images, as `s2s caption` does.
+
+        Args:
+            images: Paths of images.
+
+        Returns:
+            The caption of each image.
+
+        Raises:
+            UserError: The run is not one of captioning, or an image cannot be read.
+
+        Warns:
+            UserWarning: The length limit ended captions.
+
+        Example:
+            >>> import s2s
+            >>> s2s.load("runs/captioning").caption(["photo.png"])  # doctest: +SKIP
+        """
+        self._only("caption", ("captioning",))
+
+        def refuse(row: int, error: UserError) -> None:
+            """Raise the error."""
+            raise error
+
+        run = self.loaded.narrow(CaptionRecipe, Seq2Seq)
+        found = caption_files(run, [check_path("images", image) for image in images], False, refuse)
+        if found.length_limited:
+            warnings.warn(str(found.length_limited), stacklevel=_CALLER)
+        return found.captions
+
+    def generate(
+        self,
+        prompt: str = "",
+        max_tokens: int = 200,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        count: int = 1,
+        seed: int = 1,
+    ) -> list[str]:
+        """Continue a text with a language model, as `s2s generate` does; the same seed gives the same texts.
+
+        Args:
+            prompt: Beginning of the text; empty: the beginning of a document.
+            max_tokens: Maximum number of new tokens.
+            temperature: Sampling temperature; 0 is greedy search.
+            top_k: Sample from this number of most probable tokens; None for all.
+            top_p: Sample from the most probable tokens with this total probability (nucleus sampling).
+            count: Number of texts.
+            seed: Seed of the sampling.
+
+        Returns:
+            The texts, which begin with the prompt.
+
+        Raises:
+            UserError: The run is not a language model, an argument is out of bounds, or the prompt is too long.
+
+        Warns:
+            UserWarning: The prompt is longer than training texts, or the tokenizer does not know all characters.
+
+        Example:
+            >>> import s2s
+            >>> s2s.load("runs/language").generate("The dog", max_tokens=20)  # doctest: +SKIP
+        """
+        self._only("generate text from a prompt", ("language-model",))
+        if not isinstance(prompt, str):
+            raise UserError(f"{prompt!r:.60} is not a text", where="prompt", remedy="give one text, such as 'The dog'")
+        check_utf8(prompt, "prompt", "correct it")
+        check_number("temperature", temperature, 0, 100)
+        check_number("top_p", top_p, 0, 1, above=True)
+        for name, value, least, most in (
+            ("top_k", 1 if top_k is None else top_k, 1, 2**32 - 1),
+            ("max_tokens", max_tokens, 1, 1_000_000),
+            ("count", count, 1, 10_000),
+            ("seed", seed, 0, 2**32 - 1),
+        ):
+            check_integer(name, value)
+            check_number(name, value, least, most)
+        run, found = self.loaded.narrow(LanguageRecipe, LanguageModel), list[str]()
+        PromptWarnings(run, True, found.append).add(prompt)
+        for warning in found:
+            warnings.warn(warning, stacklevel=_CALLER)
+        return generate_texts(run, prompt, Writing(Sampling(temperature, top_k, top_p), max_tokens, count, seed))
+
+    def fill(self, text: str, tokens: int = 1, best: int = 10) -> Filled:
+        """Fill the blank of a text with a masked-language model, as `s2s fill` does.
+
+        Args:
+            text: Text with one blank `___`.
+            tokens: Number of tokens in the blank, 1 to 8.
+            best: Number of fillers.
+
+        Returns:
+            The most probable fillers with their probabilities.
+
+        Raises:
+            UserError: The run is not a masked-language model, or the text does not have one blank.
+
+        Warns:
+            UserWarning: The text is longer than training texts, or the tokenizer does not know all words.
+
+        Example:
+            >>> import s2s
+            >>> print(s2s.load("runs/masked").fill("A ___ sleeps.", best=5))  # doctest: +SKIP
+        """
+        for name, value, most in (("tokens", tokens, 8), ("best", best, 1_000)):
+            check_integer(name, value)
+            check_number(name, value, 1, most)
+        run = self._blank_filler(text)
+        return fill(run.model, run.tokenizers[0], text, run.recipe.masking.begin, tokens, best)
+
+    def weigh_words(self, text: str, words: Sequence[str]) -> WordChoice:
+        """Compare the probabilities of words in a blank, as `s2s fill --words` does.
+
+        Args:
+            text: Text with one blank `___`.
+            words: Two or more words with equal numbers of tokens.
+
+        Returns:
+            The log probability of each word, in nats.
+
+        Raises:
+            UserError: See `fill`; or a word is unknown, or the numbers of tokens differ.
+
+        Warns:
+            UserWarning: See `fill`.
+        """
+        words = check_texts(words, "words")
+        if len(words) < 2:
+            raise UserError(f"has {counted(len(words), 'word')}", where="words", remedy="give two or more")
+        run = self._blank_filler(text)
+        return weigh_words(run.model, run.tokenizers[0], text, words, run.recipe.masking.begin)
+
+    def _blank_filler(self, text: str) -> LoadedModel[MaskedRecipe, MaskedLM]:
+        self._only("fill a blank", ("masked-lm",))
+        (text,) = check_texts([text], "text")
+        run = self.loaded.narrow(MaskedRecipe, MaskedLM)
+        for warning in fill_warnings(text, run.tokenizers[0], run.recipe.batches.max_length):
+            warnings.warn(warning, stacklevel=_CALLER + 1)
+        return run
 
     def evaluate(
         self,

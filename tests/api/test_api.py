@@ -20,6 +20,7 @@ from s2s.cli.main import commands
 from s2s.comparison.request import Order, order
 from s2s.decoding.generate import TextTranslator
 from s2s.errors import Stopped, UserError
+from s2s.run.trained_run import Run
 
 ROOT = Path(__file__).parents[2]
 LINES = ["The old dog runs.", "", "A man sees the woman."]
@@ -173,6 +174,15 @@ def test_api_classes_are_named_as_by_the_command(small_world, tmp_path):
         assert row.split("\t")[1:] == [f"{name}={share:.4f}" for name, share in found.items()]
 
 
+def test_api_page_names_the_commands_that_python_has_and_lacks():
+    page = (ROOT / "docs/python.md").read_text(encoding="utf-8").split("\n## ")[0]
+    named = re.findall(r"`(\w+)`", page)
+    assert sorted(set(named) & set(commands.list_commands(None))) == sorted(commands.list_commands(None))
+    (has,) = re.findall(r"as the\s+commands (.*?)\.", page, re.DOTALL)
+    methods = {*dir(s2s), *dir(Run), *dir(s2s.Comparison)}
+    assert [name for name in re.findall(r"`(\w+)`", has) if name not in methods] == []
+
+
 def test_api_scores_are_those_of_the_command_and_nothing_is_written(small_world):
     for name, split in (("t", "test"), ("c", "validation")):
         folder = small_world / "runs" / name
@@ -251,6 +261,14 @@ def test_api_several_references_are_scored_together(small_world, tmp_path):
         (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest=0), r"0 best translations requested"),
         (lambda w: s2s.load(w / "runs/t").evaluate("tset"), r"no split 'tset'\n.*train, validation, test"),
         (lambda w: s2s.load(w / "runs/x"), r"not a run"),
+        (
+            lambda w: s2s.load(w / "runs/t").generate("a"),
+            r"task translation cannot generate text from a prompt\n.*language-model",
+        ),
+        (lambda w: s2s.load(w / "runs/m").fill("a"), r"the text has 0 blanks"),
+        (lambda w: s2s.load(w / "runs/m").fill("a ___", tokens=9), r"tokens: is 9\n.*from 1 to 8"),
+        (lambda w: s2s.load(w / "runs/m").weigh_words("a ___", ["b"]), r"words: has 1 word\n.*two"),
+        (lambda w: s2s.load(w / "runs/m").caption(["a.png"]), r"task masked-lm cannot caption\n.*captioning"),
         (lambda w: s2s.load(w / "runs/t", overrides={"training.updates": 3}), r"training"),
         (lambda w: s2s.read_recipe("translate", {"training.updats": 3}), r"did you mean updates"),
         (lambda w: s2s.read_recipe("translat"), r"did you mean translate"),

@@ -12,6 +12,7 @@ from PIL import Image
 from rich.console import Console
 from safetensors.torch import load_file
 
+import s2s
 from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
 from s2s.evaluation.metrics import scores
@@ -124,6 +125,9 @@ def test_caption_command_matches_the_evaluation_and_draws_attention(trained, tmp
         return done.output
 
     assert ask("1.png") == f"{found['captions'][1]}\n"
+    assert s2s.load(run).caption(["1.png", Path("2.png")]) == found["captions"][1:3]
+    with pytest.raises(UserError, match=r"nowhere\.png"):
+        s2s.load(run).caption(["1.png", "nowhere.png"])
     several = ask("0.png", "1.png", "2.png", "--attention", "looks.html")
     assert several == "".join(f"{row}.png\t{found['captions'][row]}\n" for row in range(3))
     page = Path("looks.html").read_text(encoding="utf-8")

@@ -12,12 +12,14 @@ from click.testing import CliRunner
 from rich.console import Console
 from scipy.stats import chisquare
 
+import s2s
 from s2s.cli.evaluate import evaluate as evaluate_command
 from s2s.cli.generate import generate
 from s2s.data.phrasebook import phrases
 from s2s.data.tokenized import encode_texts
 from s2s.data.tokenizers import BOS, EOS, PAD, UNK
 from s2s.data.tokenizers import train as train_pieces
+from s2s.decoding.generate import one_line
 from s2s.diagnosis.report import self_test
 from s2s.errors import UserError
 from s2s.models.language_model import LanguageModel
@@ -296,6 +298,40 @@ def test_induction_probe_is_shown_if_it_cannot_be_saved(run, tmp_path, monkeypat
         assert "each twice" in shown
         assert f"shown, but not kept: {why}" in shown
     assert not list((tmp_path / "fetched").glob("probe-*"))
+
+
+def test_generate_in_python_gives_the_texts_of_the_command(run, tmp_path):
+    python, path = s2s.load(run), tmp_path / "texts"
+    words = ["--max-tokens", "6", "--temperature", "0.8", "--top-k", "9", "--top-p", "0.9", "--seed", "3"]
+    few = {"max_tokens": 6, "temperature": 0.8, "top_k": 9, "top_p": 0.9, "seed": 3}
+    assert CliRunner().invoke(generate, [str(run), "The", *words, "--count", "2", "--output", str(path)]).exit_code == 0
+    found = python.generate("The", count=2, **few)
+    assert "".join(f"{one_line(text)}\n" for text in found) == path.read_text(encoding="utf-8")
+    assert python.generate("The", **few) == found[:1]
+    assert CliRunner().invoke(generate, [str(run), "", "--max-tokens", "6", "--output", str(path)]).exit_code == 0
+    assert "".join(f"{text}\n" for text in python.generate(max_tokens=6)) == path.read_text(encoding="utf-8")
+    with pytest.warns(UserWarning, match="the longest training text has 32; shorten it") as warned:
+        python.generate("The man" * 9, max_tokens=1)
+    assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prompt": ["a"]}, r"^prompt: \['a'\] is not a text"),
+        ({"temperature": -1}, r"^temperature: is -1\n.*from 0 to 100$"),
+        ({"temperature": "1"}, r"^temperature: is '1'\n"),
+        ({"top_p": 0}, r"^top_p: is 0\n.*above 0, at most 1$"),
+        ({"top_p": float("nan")}, r"^top_p: is nan\n"),
+        ({"top_k": 0}, r"^top_k: is 0\n.*from 1 to"),
+        ({"max_tokens": 2.5}, r"^max_tokens: 2.5 is not an integer"),
+        ({"count": 0}, r"^count: is 0\n.*from 1 to 10,000$"),
+        ({"seed": -1}, r"^seed: is -1\n.*from 0 to"),
+    ],
+)
+def test_generate_in_python_refuses_what_the_command_refuses(run, changes, message):
+    with pytest.raises(UserError, match=message):
+        s2s.load(run).generate(**changes)
 
 
 @pytest.fixture(scope="module")

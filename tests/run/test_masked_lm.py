@@ -13,6 +13,7 @@ import torch
 from click.testing import CliRunner
 from rich.console import Console
 
+import s2s
 from s2s.cli.main import commands
 from s2s.data.phrasebook import phrases
 from s2s.data.tables import TextSource
@@ -120,6 +121,20 @@ def test_fill_loads_the_saved_run(run):
     assert len(fill(model, tokenizer, "The old ___ sleeps.", False, best=3).fillers) == 3
     words = [piece.removeprefix("▁") for piece in tokenizer.tokens([10, 11])]
     assert weigh_words(model, tokenizer, "The old ___ sleeps.", words, False).pieces == 1
+
+
+def test_fill_in_python_is_that_of_the_command(run):
+    asked, python = ["fill", str(run), "The old ___"], s2s.load(run)
+    shown = CliRunner().invoke(commands, [*asked, "--best", "3"]).output
+    assert f"{python.fill('The old ___', best=3)}\n" == shown
+    words = [piece.removeprefix("▁") for piece in python.loaded.tokenizers[0].tokens([10, 11])]
+    shown = CliRunner().invoke(commands, [*asked, "--words", "/".join(words)]).output
+    assert f"{python.weigh_words('The old ___', words)}\n" == shown
+    with pytest.warns(UserWarning, match="not in the vocabulary: 'xylophone'; the filler may be nonsense") as warned:
+        python.fill("The xylophone ___")
+    assert warned[0].filename == __file__
+    with pytest.raises(UserError, match=r"^words: 'xylophone' is unknown"):
+        python.weigh_words("The old ___", ["xylophone", words[0]])
 
 
 def test_fill_warns_about_words_that_the_tokenizer_does_not_know(run):

@@ -18,6 +18,8 @@ from s2s.decoding.generate import MAX_SOURCE_LENGTH, one_line
 from s2s.errors import UserError
 from s2s.inspection.words import check_length
 from s2s.models.masked_lm import MaskedLM
+from s2s.tasks.coverage import describe_unknown, outside_vocabulary
+from s2s.tasks.line_translation import TooLong
 from s2s.tasks.masked_lm.data import collate_masked
 
 _BUDGET = 8192
@@ -196,6 +198,21 @@ def fill(model: MaskedLM, tokenizer: Tokenizer, text: str, begin: bool, count: i
         filled = [[*filled[i // model.size], i % model.size] for i in order.tolist()]
     texts = [("" if blank.begins else "…") + tokenizer.decode(tokens) for tokens in filled]
     return Filled(text, count, list(map(Filler, texts, scores.exp().tolist())), fitting)
+
+
+def fill_warnings(text: str, tokenizer: Tokenizer, max_length: int) -> list[str]:
+    """Return warnings about a text with words that the tokenizer does not know, or longer than training texts.
+
+    Args:
+        text: Text with a blank.
+        max_length: Number of tokens of the longest training text.
+    """
+    found: list[str] = []
+    # A tokenizer of words may not know the blank itself.
+    if unknown := [word for word in outside_vocabulary(text, tokenizer) if word.strip("_")]:
+        found.append(describe_unknown(unknown, "vocabulary", "filler"))
+    TooLong(max_length, found.append, True, "shorten {}").add(len(tokenizer.encode(text)))
+    return found
 
 
 @dataclass(frozen=True)
