@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import overload
 
+import numpy as np
 import torch
 
 from s2s.arguments import (
@@ -24,14 +25,14 @@ from s2s.data.batches import collate_sources
 from s2s.data.dataset import to_device
 from s2s.data.sentences import SplitLine, sentence_splitter, unsplit
 from s2s.decoding.beam_search import Hypothesis
-from s2s.decoding.generate import Candidate
+from s2s.decoding.generate import MAX_SOURCE_LENGTH, Candidate
 from s2s.errors import UserError, counted, quote_path
 from s2s.evaluation.metrics import check_metrics
 from s2s.evaluation.tokenization import check_choice
 from s2s.inspection.inspection import AttentionMaps, InspectionRequest
 from s2s.inspection.page import InspectionPage
-from s2s.inspection.words import Link, links, words_of
-from s2s.models.base import Classifier, Seq2Seq
+from s2s.inspection.words import Link, check_length, links, words_of
+from s2s.models.base import Classifier, EncoderOutput, Seq2Seq
 from s2s.models.ensemble import Ensemble
 from s2s.models.language_model import LanguageModel
 from s2s.models.masked_lm import MaskedLM
@@ -353,6 +354,51 @@ class Run:
                 found[row] = nats[: len(wanted[row]) + 1]
         return found
 
+    def encode(self, lines: Sequence[str], task: str | None = None) -> EncoderOutput:
+        """Compute the hidden states of the encoder, without gradients, on the device of the run.
+
+        Args:
+            lines: Texts or paths of images. All are one batch, so give as many as fit into memory.
+            task: See `translate`.
+
+        Returns:
+            `states`, the output of the last layer, `(batch, source, width)`; `valid`, the padding mask, `(batch,
+            source)`, True for real positions; and `summary`, one vector for each line, `(batch, width)`. The positions
+            are those of the tokens with the task's prefix, and of special tokens: `</s>` at the end and, where training
+            puts it, `<s>` at the beginning.
+
+        Raises:
+            UserError: The run has no encoder or is an ensemble, a line is too long, or an image cannot be read.
+
+        Example:
+            >>> import s2s
+            >>> found = s2s.load("runs/translate").encode(["A dog runs."])  # doctest: +SKIP
+            >>> found.states[found.valid].mean(dim=0)  # doctest: +SKIP
+        """
+        if not (lines := check_texts(lines, "lines")):
+            raise UserError("has no text", where="lines", remedy="give one or more")
+        if isinstance(self.loaded.model, Ensemble):
+            raise self._no_ensemble("states")
+        if self.task in LABELS:
+            labelled = self.loaded.narrow(LabelledRecipe, Classifier)
+            batch = classification_task(labelled.recipe).parse_inputs(labelled, lines).collate(np.arange(len(lines)), 0)
+            encoder, source, valid = labelled.model.encoder, batch.source, batch.source_valid
+        else:
+            self._only("encode texts", (*WRITES, "masked-lm"))
+            prefix, begin = "", False
+            if self.task == "masked-lm":
+                masked = self.loaded.narrow(MaskedRecipe, MaskedLM)
+                encoder, begin = masked.model.encoder, masked.recipe.masking.begin
+            else:
+                encoder, (prefix, _) = self._writer.model.encoder, self._asked(task)
+            rows = self.loaded.tokenizers[0].encode_batch([prefix + line for line in lines])
+            source, valid = collate_sources(rows, begin)
+            check_length(source.shape[1], encoder.max_positions or MAX_SOURCE_LENGTH)
+        device = self.loaded.device_context.device
+        # Tensors of the inference mode could not be the input of a probe that is trained.
+        with torch.no_grad():
+            return encoder(to_device(source, device), to_device(valid, device))
+
     def attention(self, line: str, target: str | None = None, task: str | None = None) -> AttentionMaps:
         """Return the attention weights for a line.
 
@@ -453,13 +499,12 @@ class Run:
 
     def _without_attention(self) -> UserError:
         if isinstance(self.loaded.model, Ensemble):
-            return UserError(
-                "an ensemble has no attention of its own",
-                where=str(self.loaded.path),
-                remedy="name one of its runs",
-            )
+            return self._no_ensemble("attention")
         what = f"a model of kind {self.recipe.model.kind} has no attention"
         return UserError(what, where=str(self.loaded.path), remedy="name another run")
+
+    def _no_ensemble(self, what: str) -> UserError:
+        return UserError(f"an ensemble has no {what} of its own", str(self.loaded.path), "name one of its runs")
 
     @overload
     def classify(self, lines: str) -> str: ...  # pyright: ignore[reportOverlappingOverload]

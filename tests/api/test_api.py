@@ -174,6 +174,48 @@ def test_api_classes_are_named_as_by_the_command(small_world, tmp_path):
         assert row.split("\t")[1:] == [f"{name}={share:.4f}" for name, share in found.items()]
 
 
+def _encoded(run, use):
+    """Return what the encoder of a run computes during a use of the run."""
+    found = []
+    hook = run.loaded.model.encoder.register_forward_hook(lambda model, given, output: found.append(output))
+    try:
+        use()
+    finally:
+        hook.remove()
+    return found[0]
+
+
+def test_api_states_are_those_of_a_translation(small_world):
+    run = s2s.load(small_world / "runs/t", overrides={"data.prefix": "man "})
+    line, longer = LINES[0], LINES[2]
+    theirs, alone = _encoded(run, lambda: run.translate(line)), run.encode([line])
+    assert torch.equal(alone.states, theirs.states)
+    assert torch.equal(alone.valid, theirs.valid)
+    assert not alone.states.requires_grad
+    # a probe can be trained on them
+    torch.nn.Linear(alone.states.shape[2], 2)(alone.states).sum().backward()
+    both = run.encode([line, longer])
+    assert both.states.shape[:2] == both.valid.shape == (2, run.count_tokens([longer])[0] + 1)
+    torch.testing.assert_close(both.states[0, both.valid[0]], alone.states[0])
+
+
+@pytest.mark.parametrize("name", ["c", "m"])
+def test_api_states_of_other_tasks_are_those_of_their_model(small_world, name):
+    run = s2s.load(small_world / "runs" / name)
+    texts = ["text number 3", "a longer text number 4"]
+    found = run.encode(texts)
+    assert found.valid.sum(dim=1).tolist() == [n + 1 for n in run.count_tokens(texts)]
+    if name == "c":
+        theirs = _encoded(run, lambda: run.classify(texts))
+        assert torch.equal(found.states, theirs.states)
+        assert run.encode(["text " * 1000]).valid.shape[1] == run.recipe.batches.max_length
+
+
+def test_api_states_of_an_ensemble_are_refused(small_world):
+    with pytest.raises(UserError, match="an ensemble has no states of its own"):
+        s2s.load(f"{small_world}/runs/t+{small_world}/runs/t").encode(["a"])
+
+
 def test_api_page_names_the_commands_that_python_has_and_lacks():
     page = (ROOT / "docs/python.md").read_text(encoding="utf-8").split("\n## ")[0]
     named = re.findall(r"`(\w+)`", page)
@@ -261,6 +303,10 @@ def test_api_several_references_are_scored_together(small_world, tmp_path):
         (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest=0), r"0 best translations requested"),
         (lambda w: s2s.load(w / "runs/t").evaluate("tset"), r"no split 'tset'\n.*train, validation, test"),
         (lambda w: s2s.load(w / "runs/x"), r"not a run"),
+        (lambda w: s2s.load(w / "runs/t").encode("a"), r"lines: is one text(.|\n)*list"),
+        (lambda w: s2s.load(w / "runs/t").encode([]), r"lines: has no text"),
+        (lambda w: s2s.load(w / "runs/t").encode(["a"], task="x"), r"does not apply to runs of translation"),
+        (lambda w: s2s.load(w / "runs/t").encode(["a " * 9000]), r"a text of .* tokens is longer than"),
         (
             lambda w: s2s.load(w / "runs/t").generate("a"),
             r"task translation cannot generate text from a prompt\n.*language-model",
