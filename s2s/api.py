@@ -184,6 +184,9 @@ class Training:
         self.recipe, self.folder = recipe, folder
         self._begin, self._quiet = begin, quiet
 
+    def __repr__(self) -> str:
+        return f"<training {self.folder}, {self.recipe.training.updates:,} steps>"
+
     def __iter__(self) -> "Iterator[StepResult]":
         """Train, and yield the result of each optimizer step."""
         from rich.console import Console
@@ -264,6 +267,9 @@ class Comparison:
     def __init__(self, folder: str | Path) -> None:
         self.folder = check_path("folder", folder)
         self._planned: "Planned | None" = None
+
+    def __repr__(self) -> str:
+        return f"<comparison {self.folder}>"
 
     # Models are words of the command line, too, and the command has an option for each task's recipe.
     @classmethod

@@ -157,6 +157,11 @@ class StepResult:
     measured: StepMetrics
     parts: tuple[int, ...] = ()
 
+    def __repr__(self) -> str:
+        numbers = f"loss={self.loss:.4g}, gradient_norm={self.gradient_norm:.4g}"
+        usage = f"learning_rate={self.learning_rate:.4g}, tokens={self.tokens}, seconds={self.seconds:.4g}"
+        return f"StepResult(update={self.update}, epoch={self.epoch}, {numbers}, {usage})"
+
     @property
     def is_available(self) -> bool:
         """True if the numbers below can be read; always False for a step that failed."""

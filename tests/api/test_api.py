@@ -402,6 +402,7 @@ def test_api_run_that_was_left_goes_on_to_the_same_numbers(small_world, tmp_path
     seen = [(update.update, update.loss) for update in whole]
     assert [number for number, _ in seen] == [1, 2, 3, 4]
     assert [loss for _, loss in seen] == _losses(whole.folder)
+    assert repr(whole) == f"<training {whole.folder}, 4 steps>"
     for update in s2s.train(small_world / "c.yaml", sizes | {"run.dir": str(tmp_path / "left")}):
         if update.update == 2:
             break
@@ -426,6 +427,7 @@ def test_api_claims_are_those_of_the_file():
     with (folder / "claims.csv").open(encoding="utf-8", newline="") as file:
         kept = list(csv.DictReader(file))
     comparison = s2s.Comparison(folder)
+    assert repr(comparison) == f"<comparison {folder}>"
     found = comparison.claims().reset_index().astype(str).to_dict("records")
     assert found == kept
     shown = comparison._repr_html_()

@@ -28,6 +28,13 @@ UPDATE = StepResult(
 )
 
 
+def test_step_result_shows_its_loss_and_gradient_norm():
+    norms = {"encoder": torch.tensor(3.0), "decoder": torch.tensor(4.0)}
+    step = replace(UPDATE, tokens=12_345, measured=StepMetrics(torch.tensor(23.456789), norms))
+    shown = "update=1, epoch=0, loss=2.346, gradient_norm=5, learning_rate=0.1, tokens=12345, seconds=1"
+    assert repr(step) == f"StepResult({shown})"
+
+
 @pytest.mark.parametrize(
     ("seconds", "total", "said"),
     [
