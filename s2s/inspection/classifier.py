@@ -60,7 +60,7 @@ def _inspected(
     looked = attention_on_words(model, source.read, source.valid)
     found = explain_classes(answer, [score], (vectors, read.baseline), source.words, looked)
     likely = sorted(zip(shares, classes, strict=True), reverse=True)[:4]
-    remark = " · ".join(f"{name} {share:.3f}" for share, name in likely) + (f"; it is {truth}" if truth else "")
+    remark = " · ".join(f"{name} {share:.3f}" for share, name in likely) + (f"; true class: {truth}" if truth else "")
     maps = [AttentionMaps("encoder", weights, source.pieces, source.pieces)] if len(weights) else []
     walk = source.walk(encoder, focus, word)
     return InspectedExample(read.text, classes[label], remark, maps, found, walk, source.image, source.across)

@@ -60,13 +60,13 @@ def _bands(example: InspectedExample, focus: InspectionRequest, whose: str) -> l
     # A part with fewer layers uses its last one.
     bands = [_attention(maps, min(layer, len(maps.weights) - 1), whose) for maps in example.attention]
     if len(example.saliency[0].answers) > 1:
-        title = "what words weigh for each piece that is written"
+        title = "saliency of each word for each output token"
         band = _weights(example.saliency, title)
         wide = band.width > _WIDE
         return [*bands, *([_weights([found], title) for found in example.saliency] if wide else [band])]
     return [
         *bands,
-        _weights([_join_methods(example.saliency)], f"{example.source} → {example.output}: what words weigh"),
+        _weights([_join_methods(example.saliency)], f"{example.source} → {example.output}: saliency of each word"),
     ]
 
 
@@ -76,7 +76,7 @@ def _attention(maps: AttentionMaps, layer: int, whose: str) -> _Band:
     name = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
     title = f"{whose}: {name[maps.kind]} of layer {layer}"
     if len(maps.rows) > _DRAWN or len(maps.columns) > _DRAWN:
-        title += f", the first {_DRAWN} pieces"
+        title += f", the first {_DRAWN} tokens"
     said = (*ATTENTION_AXES[maps.kind], title)
     return _Band(
         heads_width(len(shares), len(columns)),
@@ -130,7 +130,7 @@ def _patches(example: InspectedExample, focus: InspectionRequest, whose: str) ->
     maps += [(found.method, found.weights[:, -across * across :].sum(axis=0), True) for found in example.saliency]
     columns = 4
     rows = -(-(len(maps) + 1) // columns)
-    looking = f"; heads look from patch {example.walk.word}" if example.walk else ""
+    looking = f"; attention from patch {example.walk.word}" if example.walk else ""
     remark = f" ({example.remark})" if example.remark else ""
     title = f"{whose}: {example.source} → {example.output}{remark}{looking}"
 

@@ -140,6 +140,7 @@ class Saliency:
         weights: Saliency; positive if a word supports the answer.
         difference: For integrated gradients, the largest completeness error: sum of an answer's saliency minus the
             score difference of input and baseline. None for other methods.
+        total: Sum of the saliency of the answer with this error, to compare the error with.
     """
 
     method: str
@@ -147,6 +148,7 @@ class Saliency:
     words: Sequence[str]
     weights: Float[np.ndarray, "answer word"]
     difference: float | None = None
+    total: float | None = None
 
 
 @dataclass(frozen=True)

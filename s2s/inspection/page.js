@@ -136,7 +136,7 @@
     const first = Math.max(0, kinds.findIndex((maps) => maps.kind === "cross"));
     if (kinds.length > 1) box.append(tabs(kinds.map((maps) => NAMES[maps.kind]), (kind) => place.replaceChildren(shown(kinds[kind])), first));
     else if (!example.image) box.append(el("p", { class: "method" }, NAMES[kinds[0].kind]));
-    if (example.cut) box.append(el("p", { class: "soft" }, `Of the longer texts, the first ${example.cut} pieces are shown, so that rows may sum to less; the JSON has all.`));
+    if (example.cut) box.append(el("p", { class: "soft" }, `Only the first ${example.cut} tokens of longer texts are shown, so rows may sum to less than one; the JSON has all.`));
     place.append(shown(kinds[first]));
     box.append(place);
   }
@@ -150,7 +150,7 @@
     ), (layer, head) => chosen(layer, [head]));
     function chosen(layer, some) {
       const one = some.length === 1 && heads > 1;
-      caption.textContent = `Layer ${layer}, ${one ? `head ${some[0]}` : heads > 1 ? "all heads, a colour each" : "its one head"}: ${maps.kind === "cross" ? "target to source" : "who looks, at what"}`;
+      caption.textContent = `Layer ${layer}, ${one ? `head ${some[0]}` : heads > 1 ? "all heads, a colour each" : "the only head"}: ${maps.kind === "cross" ? "target to source" : "from each token (left) to the tokens that it attends to (right)"}`;
       head_view.replaceChildren(lines(maps, layer, some, !one));
       model_view.querySelectorAll("canvas").forEach((small) => {
         const [l, h] = small.dataset.at.split(" ").map(Number);
@@ -191,11 +191,11 @@
   function lit(example, maps) {
     const right = el("div"), caption = el("p", { class: "method" });
     function from(place) {
-      caption.textContent = `for ${maps.rows[place]}: dark is much of a head's largest share`;
+      caption.textContent = `for ${maps.rows[place]}; each head has its own scale, up to its largest weight`;
       right.replaceChildren(heads_on(example, maps, place));
     }
     from(0);
-    return el("div", { class: "views" }, el("div", null, el("p", { class: "method" }, "Choose a piece"), tabs(maps.rows, from), picture(example, 330)), el("div", null, caption, right));
+    return el("div", { class: "views" }, el("div", null, el("p", { class: "method" }, "Select a token"), tabs(maps.rows, from), picture(example, 330)), el("div", null, caption, right));
   }
 
   // from the patch under the pointer, where each head looks in the image
@@ -203,7 +203,7 @@
     const across = example.patches, first = maps.rows.length - across * across;
     const right = el("div"), caption = el("p", { class: "method" }), seen = picture(example, 330);
     function from(place) {
-      caption.textContent = `from patch ${maps.rows[place]} (row, column): dark is much of a head's largest share`;
+      caption.textContent = `from patch ${maps.rows[place]} (row, column); each head has its own scale, up to its largest weight`;
       right.replaceChildren(heads_on(example, maps, place));
     }
     seen.addEventListener("pointermove", (event) => {
@@ -213,7 +213,7 @@
     const start = first ? el("button", { type: "button" }, "from the first vector") : null;
     if (start) start.addEventListener("click", () => from(0));
     from(example.walk ? example.walk.place : first);
-    return el("div", { class: "views" }, el("div", null, el("p", { class: "method" }, "Point at a patch"), seen, start), el("div", null, caption, right));
+    return el("div", { class: "views" }, el("div", null, el("p", { class: "method" }, "Hover over a patch"), seen, start), el("div", null, caption, right));
   }
 
   function walk(box, example, at) {
@@ -227,7 +227,7 @@
     // what relative positions or ALiBi add to the scores
     const root = Math.sqrt(size), divided = found.dots.map((dot) => dot / root);
     const bias = found.scaled.map((score, i) => score - divided[i]), biased = bias.some((each) => Math.abs(each) > 1e-4);
-    const heads = ["piece", "its key k", "q·k", `÷ √${size}`, ...(biased ? ["+ position bias"] : []), "softmax", "its value v", "weight × v"];
+    const heads = ["token", "key k", "q·k", `÷ √${size}`, ...(biased ? ["+ position bias"] : []), "softmax", "value v", "weight × v"];
     const cells = (i) => [
       el("td", null, found.pieces[i]), el("td", null, strip(found.keys[i], asked, "k")),
       el("td", { class: "number" }, number(found.dots[i])), el("td", { class: "number" }, number(divided[i])),
@@ -236,19 +236,19 @@
       el("td", null, strip(found.values[i].map((v) => v * found.weights[i]), mixed, "weight × v")),
     ];
     const rows = shown.map((i) => el("tr", null, ...cells(i)));
-    const query = el("tr", { class: "asks" }, el("td", null, `${found.pieces[found.place]} asks`), el("td", null, strip(found.query, asked, "q")), el("td", { colspan: heads.length - 2, class: "soft" }, "its query q"));
-    const sum = el("tr", { class: "sum" }, el("td", { colspan: heads.length - 1 }, "what it reads: the sum of the last column"), el("td", null, strip(found.read, largest(found.read), "read")));
+    const query = el("tr", { class: "asks" }, el("td", null, found.pieces[found.place]), el("td", null, strip(found.query, asked, "q")), el("td", { colspan: heads.length - 2, class: "soft" }, "query q"));
+    const sum = el("tr", { class: "sum" }, el("td", { colspan: heads.length - 1 }, "output: the sum of the last column"), el("td", null, strip(found.read, largest(found.read), "read")));
     const left = found.pieces.length - shown.length, top = order[0];
     const powers = found.scaled.map(Math.exp), all = powers.reduce((sum, power) => sum + power, 0);
-    const said = `For the heaviest, “${found.pieces[top]}”: ${size} products of numbers of q and k add up to `
-      + `${number(found.dots[top])}; divided by √${size} = ${number(root, 2)} that is ${number(divided[top])}; `
-      + (biased ? `with the position bias, ${number(bias[top])}, it is ${number(found.scaled[top])}; ` : "")
-      + `e to that is ${number(powers[top])}, and divided by the sum of all, ${number(all)}, it is ${number(found.weights[top])}.`;
+    const said = `“${found.pieces[top]}” has the largest weight: q·k = ${number(found.dots[top])} (a sum of ${size} products); `
+      + `divided by √${size} = ${number(root, 2)}: ${number(divided[top])}; `
+      + (biased ? `plus the position bias ${number(bias[top])}: ${number(found.scaled[top])}; ` : "")
+      + `exponential: ${number(powers[top])}; divided by the sum over all tokens, ${number(all)}: ${number(found.weights[top])}.`;
     box.append(
       el("h3", null, `${letter(at)}“${found.word}”, layer ${found.layer}, head ${found.head}`),
       el("div", { class: "wide" }, el("table", null, el("thead", null, el("tr", null, ...heads.map((name) => el("th", null, name)))), el("tbody", null, query, ...rows, sum))),
       el("p", null, said),
-      el("p", { class: "soft" }, (left ? `${left} pieces with smaller weights are not shown. ` : "") + `Largest difference between these numbers and what the model itself read: ${found.difference.toExponential(1)}.`),
+      el("p", { class: "soft" }, (left ? `${left} tokens with smaller weights are not shown. ` : "") + `Largest difference from the output of the model's own attention kernel: ${found.difference.toExponential(1)}.`),
     );
   }
   function bar(share) {
@@ -270,7 +270,7 @@
     if (!all.length) return;
     const one = all[0].answers.length === 1;
     if (letter(at)) box.append(el("h3", null, `Sentence ${letter(at).slice(0, 1)}`));
-    const gap = (found) => found.difference === null ? "" : ` (sum off by ${found.difference.toPrecision(2)})`;
+    const gap = (found) => found.difference === null ? "" : ` (sum ${found.total.toPrecision(3)}, error of the sum ${found.difference.toPrecision(2)})`;
     const place = el("div", { class: "row" });
     if (example.image) {
       const across = example.patches, shown = (answer) => all.map((found) => {
@@ -280,7 +280,7 @@
         return el("figure", null, made, el("figcaption", null, found.method + gap(found)));
       });
       const choose = (answer) => place.replaceChildren(
-        el("figure", null, picture(example, 220), el("figcaption", null, `${one ? "taken for" : "for"} ${all[0].answers[answer]}`)), ...shown(answer));
+        el("figure", null, picture(example, 220), el("figcaption", null, `${one ? "predicted:" : "for"} ${all[0].answers[answer]}`)), ...shown(answer));
       if (!one) box.append(tabs(all[0].answers, choose));
       choose(0);
     } else if (one) {

@@ -135,10 +135,11 @@ def explain_classes(
     vectors, baseline = ways
     gradients = torch.stack([_times_input(score, vectors)[0] for score in scores])
     integrated = [integrated_gradients(score, vectors, baseline) for score in scores]
-    shares, difference = torch.stack([each for each, _ in integrated]), max(gap for _, gap in integrated)
+    shares, difference = max(integrated, key=lambda found: found[1])
+    error = (difference, float(shares.sum()))
     found = [
         on_words("gradient x input", answers, words, gradients),
-        on_words("integrated gradients", answers, words, shares, difference),
+        on_words("integrated gradients", answers, words, torch.stack([each for each, _ in integrated]), error),
     ]
     return found if reached is None else [*found, on_words("attention rollout", answers, words, reached)]
 
@@ -199,9 +200,17 @@ def on_words(
     answers: Sequence[str],
     words: Sequence[Word],
     weights: Float[Tensor, "answer source"],
-    difference: float | None = None,
+    error: tuple[float | None, float | None] = (None, None),
 ) -> Saliency:
-    """Sum the saliency of positions over words."""
+    """Sum the saliency of positions over words.
+
+    Args:
+        method: Name of the method.
+        answers: Names of the answers.
+        words: Words, with their positions.
+        weights: Saliency of each position for each answer.
+        error: The largest completeness error, and the sum of the answer that has it.
+    """
     numbers = weights.cpu().double().numpy()
     sums = np.stack([numbers[:, list(word.places)].sum(axis=1) for word in words], axis=1)
-    return Saliency(method, list(answers), [word.text for word in words], sums, difference)
+    return Saliency(method, list(answers), [word.text for word in words], sums, *error)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 
@@ -91,6 +92,10 @@ def test_classification_run_has_scores_figures_and_complete_checkpoints(folder):
     right = np.mean(np.array(found["truth"]) == np.array(found["predicted"]))
     assert found["scores"]["accuracy"]["value"] == pytest.approx(100 * right)
     assert [len(example["reading"]["words"]) > 0 for example in found["examples"]] == [True] * len(found["examples"])
+    titles = [example["reading"]["title"] for example in found["examples"]]
+    assert [re.search(r"predicted (.*) \([01]\.\d+\), true class (.*); ", title).groups() for title in titles] == [
+        (example["predicted"], example["truth"]) for example in found["examples"]
+    ]
     pictures = {path.name for path in (run / "figures").iterdir()}
     assert {"lengths.png", "classes.png", "curves.png"} <= pictures
     assert {"confusion-test.png", "reliability-test.png", "words-test.png"} <= pictures

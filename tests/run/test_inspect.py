@@ -100,6 +100,7 @@ def test_inspect_shows_attention_saliency_and_positions_of_every_task(world, run
     found = _found(world, run)
     (example,) = found.examples
     assert found.task == RUNS[run]
+    assert bool(re.search(r"^\S+ [0-9.]+ · .*; true class: \w+$", example.remark)) == (run in "ci")
     kinds = ["encoder", "decoder", "cross"] if run in WRITING else ["decoder"] if run == "l" else ["encoder"]
     assert [maps.kind for maps in example.attention] == kinds
     for maps in example.attention:
@@ -207,6 +208,11 @@ def test_inspect_integrated_gradients_of_a_translation_are_complete(world):
     (integrated,) = [s for s in found.examples[0].saliency if s.method == "integrated gradients"]
     assert len(integrated.answers) == len("Ein Hund.") + 1
     assert integrated.difference < 0.01 * np.abs(integrated.weights.sum(axis=1)).max() + 1e-4
+    assert np.isclose(integrated.weights.sum(axis=1), integrated.total, atol=1e-6).any()
+    assert [s.total for s in found.examples[0].saliency if s is not integrated] == [None, None]
+    # the page shows the error beside the sum
+    shown = json.loads(Page(page(found)).data)["examples"][0]["saliency"][1]
+    assert shown["total"] == pytest.approx(integrated.total, rel=1e-2)
 
 
 def test_inspect_page_truncates_a_long_text_and_json_does_not(world, monkeypatch):

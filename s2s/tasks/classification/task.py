@@ -203,7 +203,8 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
         looked, method = weighed(run.model, source, valid, part.names.index(said.predicted))
         words, weights = merge_to_words(run.tokenizers[0], source[0].tolist(), looked[0].cpu().double().tolist())
         share = said.probabilities[said.predicted]
-        title = f"row {said.row + 1}: {said.predicted} {share:.3f}, it is {said.truth} ({method})"
+        kind = "attention" if method == "attention" else "gradient x input"
+        title = f"row {said.row + 1}: predicted {said.predicted} ({share:.3f}), true class {said.truth}; {kind}"
         text, reading = part.texts[said.row]["text"], Reading(method, words, weights, title)
         return SaliencyExample(said.row, said.truth, said.predicted, said.probabilities, text, reading)
 
