@@ -30,7 +30,7 @@ _IN_SHORT = {
     "trains-faster": "LSTM with attention {lstm-attention}, Transformer {transformer} thousand tokens/s",
     "memory": "{transformer} MiB at 2,048 tokens; {transformer_note} if weights are stored",
     "cache": f"bytes per token: {_BOTH}",
-    "forgets": "trained over 32 symbols, recall falls half way to chance only at {lstm} (LSTM), {mingru} (minGRU)",
+    "forgets": "trained to recall over 32 symbols, an LSTM falls half way to chance only at {lstm} symbols",
     "learns-late": f"updates: {_BOTH}",
     "vanishes": "factor per step: RNN {rnn}, LSTM {lstm}",
     "copies": f"symbols copied: {_BOTH}",
