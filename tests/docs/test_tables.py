@@ -164,5 +164,5 @@ def test_readme_row_of_claim_5_has_the_distance_that_decides_it():
         if each.name == "forgets"
     ]
     (lstm,) = [each for each in verdict.numbers if each.model == "lstm"]
-    assert f" {lstm.value:,.0f} (LSTM)" in row
+    assert f"only at {lstm.value:,.0f} symbols" in row
     assert row.endswith(f"|{verdict.verdict}|")
