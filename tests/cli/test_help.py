@@ -20,6 +20,7 @@ ELSEWHERE = re.compile("s2s serve|s2s caption|--overfit|s2s fill")
 BRIEF = ["training.updates=2", "training.warmup=1", "validation.every=2", "data.train=300", "data.validation=8",
          "data.test=8", "tokenizer.size=450", "model.width=16", "model.heads=2", "model.feedforward=16",
          "decoding.max_ratio=0.5", "device.precision=fp32", "validation.sentences=2"]  # fmt: skip
+NOT_GRU = ("model.heads", "model.feedforward")
 
 
 def _leaves(group: click.Group, *names: str) -> Iterator[tuple[str, click.Command]]:
@@ -53,6 +54,13 @@ def world(tmp_path_factory) -> Path:
     (folder / "runs").mkdir()
     for name, run in {"translate": "t", "other": "t", "classes": "c", "masked": "m", "language": "l"}.items():
         shutil.copytree(world / "runs" / run, folder / "runs" / name)
+    for kind in ("gru", "transformer"):
+        brief = [word for word in BRIEF if kind == "transformer" or word.partition("=")[0] not in NOT_GRU]
+        words = ["train", "translate", f"model.kind={kind}", f"run.dir={folder / 'runs' / kind}", "--seeds", "2"]
+        commands([*words, *brief, "--quiet"], standalone_mode=False)
+    several = ["training.average_last=2", "training.updates=2", "validation.every=1", "training.warmup=1"]
+    averaged = ["train", str(world / "t.yaml"), f"run.dir={folder / 'runs/translate'}", "--overwrite", *several]
+    commands([*averaged, "--quiet"], standalone_mode=False)
     for name in ("lines", "reference", "one", "other"):
         (folder / f"{name}.txt").write_text(f"A dog sleeps.\nThe {name} cat.\n")
     rows = [f"a {n} b\tc {n}\t{'even' if n % 2 else 'odd'}" for n in range(200)]
@@ -75,7 +83,8 @@ def test_help_example_runs(line, world, monkeypatch):
     monkeypatch.chdir(world)
     _, *words = shlex.split(line)
     if words[0] == "train" and "--resume" not in words:
-        words += [word for word in BRIEF if word.partition("=")[0] not in {w.partition("=")[0] for w in words}]
+        given = {word.partition("=")[0] for word in words} | ({*NOT_GRU} if "gru" in line else set())
+        words += [word for word in BRIEF if word.partition("=")[0] not in given]
     done = CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False)
     assert done.exit_code == 0, done.output
 

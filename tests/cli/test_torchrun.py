@@ -155,7 +155,7 @@ def straight(tmp_path_factory):
 def test_torchrun_one_process_speaks_and_writes(straight):
     run, said = straight
     assert "tiny on cpu, 1 thread, 2 processes, fp32" in said
-    for line in ("tiny: loading", "update 60: validation", "translate:  echo"):
+    for line in ("tiny: loading", "update 60: validation", "translate:  s2s translate"):
         assert said.count(line) == 1
     assert len(_losses(run)) == 60
     assert len(list(run.glob("events.out.tfevents*"))) == 1

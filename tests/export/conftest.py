@@ -14,7 +14,7 @@ name: small
 description: A small translator.
 data: {corpus: built-in, train: 300, validation: 10, test: 10}
 tokenizer: {size: 400}
-batches: {tokens: 400}
+batches: {tokens: 800}
 model: {kind: transformer, width: 32, heads: 4, feedforward: 48, encoder_layers: 1, decoder_layers: 1}
 training: {updates: 60, warmup: 5, learning_rate: 0.01}
 validation: {every: 60, metric: loss}

@@ -188,7 +188,10 @@ def test_resume_that_saved_nothing_keeps_the_precision(tmp_path, monkeypatch, sa
     assert _here(*words, "run.dir=straight", "training.updates=8").exception is None
     assert _here(*words, "run.dir=stopped", "training.updates=4").exception is None
     if not saved:
+        # as after a training that was killed before its first validation
         shutil.rmtree(tmp_path / "stopped/checkpoints")
+        (tmp_path / "stopped/evaluation-test.json").unlink()
+        (tmp_path / "stopped/metrics.jsonl").unlink()
 
     def interrupted(*_words: object) -> None:
         raise KeyboardInterrupt

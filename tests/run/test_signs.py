@@ -211,5 +211,5 @@ def test_inspect_text_to_text_without_examples_is_refused(runs):
         inspect_input(run, InspectionRequest(task="cases"))
     loaded, alone = load(run), load(run).recipe.data.corpora["words"]
     only = loaded.recipe.model_copy(update={"data": loaded.recipe.data.model_copy(update={"corpora": {"w": alone}})})
-    with pytest.raises(UserError, match="learned nothing but to write what was taken out"):
+    with pytest.raises(UserError, match="the run was trained with span corruption only"):
         task_of(only).inspect(replace(loaded, recipe=only), InspectionRequest(("Ja.",)))
