@@ -195,6 +195,13 @@ def test_claim_forgets_names_the_shortest_distance_and_models_that_still_learn()
     assert notes == {"rnn": "64\xa0%", "lstm": "55\xa0%", "gru": "still learning, 4\xa0%"}
 
 
+def test_claim_forgets_says_that_recall_outlasts_the_longest_test():
+    reaches = replace(_reaches((2048.0, 2048.0, 2048.0)), beyond=["rnn"])
+    assert "recall of the first symbol falls half way to chance not before 2,048 (rnn). " in (
+        forgets(TRAITS, reaches, {}).sentence
+    )
+
+
 def test_claim_forgets_counts_scans_as_a_variation():
     claim = forgets(TRAITS, _reaches((8.0, 4.0, 16.0), scan=(64.0, 40.0, 128.0)), {})
     assert claim.verdict == "yes"

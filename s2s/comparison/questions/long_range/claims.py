@@ -91,7 +91,10 @@ def _describe_recall(reaches: Reaches, models: Sequence[str]) -> str:
             f"recall of the first symbol falls half way to chance at {shown[least].removeprefix('at least ')} or more "
             f"in every recurrent model without attention that passes the validity checks (shortest: {least}){rest}"
         )
-    return f"recall of the first symbol falls half way to chance at {describe_each(shown)}{rest}"
+    everywhere = all(distance.startswith("at least ") for distance in shown.values())
+    shown = {model: distance.removeprefix("at least ") for model, distance in shown.items()} if everywhere else shown
+    where = "not before" if everywhere else "at"
+    return f"recall of the first symbol falls half way to chance {where} {describe_each(shown)}{rest}"
 
 
 def _recurrent(traits: Mapping[str, Traits], measured: Mapping[str, object], scans: bool = False) -> list[str]:
