@@ -307,7 +307,7 @@ def test_new_any_file_name_is_written_so_that_it_is_read_again(tmp_path):
         ("я" * 150 + "n" * 250, r"n{193}-[0-9a-f]{6}"),
     ],
 )
-def test_new_names_of_files_in_any_script_stay_apart(tmp_path, stem, pattern):
+def test_new_gives_files_in_any_script_different_names(tmp_path, stem, pattern):
     files = _lines(tmp_path / "a", _sentences(30)), _lines(tmp_path / "b", _sentences(30))
     name = _read(tmp_path, generate_translation_recipe(stem, Splits(files, files))).name
     assert re.fullmatch(pattern, name)

@@ -279,8 +279,10 @@ def test_fine_tuning_samples_with_its_own_rate_from_the_tokenizer_of_the_other_r
     brief = ["training.updates=2", "validation.every=2", "training.warmup=1", "tokenizer.kind=bpe"]
     brief.append("device.precision=fp32")
     first = ["run.dir=first", "tokenizer.shared=false", "tokenizer.size=330"]
-    for words in (first, ["run.dir=second", "init_from=first", "tokenizer.shared=false", "tokenizer.sampling=0.5"]):
+    other = ["init_from=first", "tokenizer.shared=false", "tokenizer.sampling=0.5"]
+    # of the encoder alone, and with both vocabularies
+    for words in (first, ["run.dir=second", *other], ["run.dir=third", *other, "init.parts=all"]):
         result = CliRunner().invoke(commands, ["train", "a.yaml", *brief, *words], standalone_mode=False)
         assert result.exception is None
-    rates = [read(tmp_path / run / "recipe.yaml").tokenizer.sampling for run in ("first", "second")]
-    assert rates == [0.2, 0.5]
+    rates = [read(tmp_path / run / "recipe.yaml").tokenizer.sampling for run in ("first", "second", "third")]
+    assert rates == [0.2, 0.5, 0.5]
