@@ -16,11 +16,12 @@ from s2s.comparison.paired_tests import listed
 from s2s.comparison.results import ClaimNumber, Verdict
 from s2s.comparison.spec import Candidate, Comparison
 from s2s.comparison.speed_benchmark import MARGIN, SpeedBenchmark
+from s2s.comparison.traits import Traits
 from s2s.comparison.translation import has_cross_attention
 from s2s.evaluation.differences import LEVEL, Pairwise
 from s2s.evaluation.gates import Assessment, Gate, failed
 from s2s.evaluation.inference import Estimate, holm
-from s2s.models.base import Recurrence, Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
 from s2s.tasks.translation.recipe import Recipe
@@ -38,55 +39,6 @@ _REASONS = {
 }
 # Size of the vocabulary of a model whose parts are inspected; any size does.
 _TOKENS = 8
-
-
-@dataclass(frozen=True)
-class Traits:
-    """Parts of a model that claims are about.
-
-    Attributes:
-        recurrence: Computation of the encoder's states, see `s2s.models.base.Recurrence`.
-        self_attention: True if encoder states attend to each other.
-        cross_attention: True if the decoder attends to the encoder's states, instead of reading one vector.
-        convolution: True if the encoder has convolutions.
-        decoder_recurrence: Computation of the decoder's states.
-    """
-
-    recurrence: Recurrence
-    self_attention: bool
-    cross_attention: bool
-    convolution: bool = False
-    decoder_recurrence: Recurrence = "none"
-
-    @property
-    def is_transformer(self) -> bool:
-        """True if self-attention takes the place of recurrence."""
-        return self.self_attention and self.recurrence == self.decoder_recurrence == "none"
-
-    @property
-    def is_sequential(self) -> bool:
-        """True if encoder or decoder computes step by step in training."""
-        return "steps" in (self.recurrence, self.decoder_recurrence)
-
-    @property
-    def in_words(self) -> str:
-        """Short description, such as `recurrent + attention`.
-
-        Example:
-            >>> Traits("scan", self_attention=False, cross_attention=False, decoder_recurrence="scan").in_words
-            'scan'
-        """
-        words = {"none": "", "steps": "recurrent", "scan": "scan"}
-        encoder, decoder = words[self.recurrence], words[self.decoder_recurrence]
-        alike = encoder == decoder
-        found = [
-            encoder if alike or not encoder else f"{encoder} encoder",
-            "convolution" * self.convolution,
-            f"self-attention{'' if self.cross_attention else ' encoder'}" * self.self_attention,
-            "attention" * (self.cross_attention and not self.self_attention),
-            "" if alike or not decoder else f"{decoder} decoder",
-        ]
-        return " + ".join(filter(None, found)) or "no recurrence or attention"
 
 
 def traits_of(comparison: Comparison) -> dict[str, Traits]:

@@ -13,13 +13,14 @@ from itertools import combinations, takewhile
 import torch
 from pydantic import TypeAdapter
 
-from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, describe_each, traits_of
+from s2s.comparison.claims import Decision, Pair, claim_numbers, decide, describe_each, traits_of
 from s2s.comparison.matching import non_width_settings, settings_of
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.reporting import Column, axis, figure, filled, series, table, verdict
 from s2s.comparison.results import Claim, Figure, Table, Verdict
 from s2s.comparison.spec import Analysis, Candidate, Comparison, Experiment, Scale, Trial, by_model, check_translates
 from s2s.comparison.task_training import Budget, Ending, Rates, TaskModel, TaskRun, Validation, find_rates, search
+from s2s.comparison.traits import Traits
 from s2s.comparison.tuning import TRIAL_SEED
 from s2s.data.synthetic_tasks import SyntheticTask
 from s2s.evaluation.differences import LEVEL

@@ -11,6 +11,7 @@ from s2s.comparison.claims import Pair, claim_numbers, compare_with_rival, decid
 from s2s.comparison.matching import settings_of
 from s2s.comparison.plans import CLAIMS, ROWS
 from s2s.comparison.results import read_result
+from s2s.comparison.traits import Traits
 from s2s.evaluation.differences import Pairwise, welch
 from s2s.evaluation.gates import Gate
 from s2s.models.base import Decoder, Seq2Seq
@@ -21,6 +22,13 @@ LECTURE = Path(__file__).parents[2] / "docs/comparison-lecture"
 
 def _pairs(*found: tuple[float, float]) -> list[Pair]:
     return [Pair("a", f"b{i}", difference, p) for i, (difference, p) in enumerate(found)]
+
+
+def test_traits_are_parsed_from_their_words():
+    recurrences, either = ("none", "steps", "scan"), (False, True)
+    every = [Traits(*parts) for parts in itertools.product(recurrences, either, either, either, recurrences)]
+    assert [Traits.parse(each.in_words) for each in every] == every
+    assert len({each.in_words for each in every}) == len(every)
 
 
 @pytest.mark.parametrize(

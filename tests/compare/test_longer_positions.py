@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import sacrebleu
 
-from s2s.comparison.claims import Traits
 from s2s.comparison.longer_texts import TextScores
 from s2s.comparison.questions.positions.longer import (
     LongerTexts,
@@ -17,6 +16,7 @@ from s2s.comparison.questions.positions.longer import (
     reaches_farther,
     relative_bleus,
 )
+from s2s.comparison.traits import Traits
 from s2s.comparison.translation import counts_of
 from s2s.evaluation.differences import welch
 from s2s.evaluation.gates import Gate

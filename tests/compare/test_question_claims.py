@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from s2s.comparison.claims import Traits
 from s2s.comparison.plans import CLAIMS
 from s2s.comparison.questions.bottleneck.claims import translates_longer
 from s2s.comparison.questions.decoding.claims import writes_cheaply
@@ -23,6 +22,7 @@ from s2s.comparison.questions.transfer.claims import learns_best
 from s2s.comparison.report.claims import missing_models
 from s2s.comparison.results import CandidateSummary, Claim
 from s2s.comparison.speed_benchmark import SpeedBenchmark
+from s2s.comparison.traits import Traits
 from s2s.evaluation.differences import Difference, Pairwise
 from s2s.evaluation.gates import Gate
 from s2s.evaluation.inference import Estimate, Slope

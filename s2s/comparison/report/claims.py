@@ -1,13 +1,14 @@
 """The table of claims: as data for the page, as CSV and as lines for a terminal."""
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from s2s.comparison.plans import CLAIMS, ClaimText, ModelGroup
 from s2s.comparison.report.numbers import brief, halves
 from s2s.comparison.report.table import ARROWS, stays_with
 from s2s.comparison.results import RESULT, CandidateSummary, Claim, ClaimNumber, Result, Summary
+from s2s.comparison.traits import Traits
 
 CSV = "claims.csv"
 HEAD = ("number", "claim", "measured", "verdict", "evidence", "command")
@@ -107,39 +108,25 @@ class ClaimRow:
         return f"{self.result.experiment}/{RESULT}{figure}"
 
 
-def _has(*words: str) -> Callable[[CandidateSummary], bool]:
-    """Return a function that is True for candidates with any of these traits."""
-    return lambda candidate: not {*words}.isdisjoint(candidate.traits.split(" + "))
-
-
-_STEPS = _has("recurrent", "recurrent encoder")
-_READS_SOURCE = _has("attention", "self-attention")
-_SELF_ATTENTION = _has("self-attention", "self-attention encoder")
-_DECODES_RECURRENTLY = _has("recurrent", "scan", "recurrent decoder", "scan decoder")
-_ENCODES_RECURRENTLY = _has("recurrent", "scan", "recurrent encoder", "scan encoder")
-
-
-def _is_transformer(candidate: CandidateSummary) -> bool:
-    return _SELF_ATTENTION(candidate) and not (_ENCODES_RECURRENTLY(candidate) or _DECODES_RECURRENTLY(candidate))
-
-
-# The same groups as those of `s2s.comparison.claims.Traits`, which needs torch, from the words of a stored summary.
-_GROUPS: dict[ModelGroup, Callable[[CandidateSummary], bool]] = {
-    "a recurrent network": _has("recurrent", "recurrent encoder", "recurrent decoder"),
-    "a recurrent encoder": _STEPS,
-    "a recurrent encoder without attention": lambda each: _STEPS(each) and not _READS_SOURCE(each),
-    "a recurrent decoder": _DECODES_RECURRENTLY,
-    "a recurrent or scan encoder": _ENCODES_RECURRENTLY,
-    "a Transformer": _is_transformer,
-    "a Transformer with a choice of positions": lambda each: (
-        _is_transformer(each) and {"encoder_positions", "decoder_positions"} <= each.settings.keys()
+# Models of each group, by their traits and their settings.
+_GROUPS: dict[ModelGroup, Callable[[Traits, Mapping[str, object]], bool]] = {
+    "a recurrent network": lambda traits, _: traits.is_sequential,
+    "a recurrent encoder": lambda traits, _: traits.recurrence == "steps",
+    "a recurrent encoder without attention": lambda traits, _: (
+        traits.recurrence == "steps" and not traits.cross_attention
     ),
-    "the built-in Transformer": lambda each: each.settings.get("kind") == "transformer",
-    "a model that is not a Transformer": lambda each: not _is_transformer(each),
-    "a model with self-attention": _SELF_ATTENTION,
-    "a model with attention": lambda each: _SELF_ATTENTION(each) or _READS_SOURCE(each),
-    "a model with attention over the source": _READS_SOURCE,
-    "a model without attention over the source": lambda each: not _READS_SOURCE(each),
+    "a recurrent decoder": lambda traits, _: traits.decoder_recurrence != "none",
+    "a recurrent or scan encoder": lambda traits, _: traits.recurrence != "none",
+    "a Transformer": lambda traits, _: traits.is_transformer,
+    "a Transformer with a choice of positions": lambda traits, settings: (
+        traits.is_transformer and {"encoder_positions", "decoder_positions"} <= settings.keys()
+    ),
+    "the built-in Transformer": lambda _, settings: settings.get("kind") == "transformer",
+    "a model that is not a Transformer": lambda traits, _: not traits.is_transformer,
+    "a model with self-attention": lambda traits, _: traits.self_attention,
+    "a model with attention": lambda traits, _: traits.self_attention or traits.cross_attention,
+    "a model with attention over the source": lambda traits, _: traits.cross_attention,
+    "a model without attention over the source": lambda traits, _: not traits.cross_attention,
 }
 
 
@@ -152,7 +139,8 @@ def missing_models(claim: ClaimText, candidates: Sequence[CandidateSummary]) -> 
     """
     if not candidates or not all(each.traits for each in candidates):
         return []
-    return [group for group in claim.needs if not any(map(_GROUPS[group], candidates))]
+    models = [(Traits.parse(each.traits), each.settings) for each in candidates]
+    return [group for group in claim.needs if not any(_GROUPS[group](*model) for model in models)]
 
 
 def undecided(summary: Summary, results: Sequence[Result]) -> list[tuple[ClaimText, str]]:

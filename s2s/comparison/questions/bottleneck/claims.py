@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from s2s.comparison.claims import Pair, Traits, claim_numbers, compare_with_rival, decide, describe_each
+from s2s.comparison.claims import Pair, claim_numbers, compare_with_rival, decide, describe_each
 from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
+from s2s.comparison.traits import Traits
 from s2s.evaluation.differences import paired
 from s2s.evaluation.gates import Gate, failed
 from s2s.evaluation.inference import Estimate, mean

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
-from s2s.comparison.claims import Decision, Traits, claim_numbers, compare_with_rival, decide, speed_pair
+from s2s.comparison.claims import Decision, claim_numbers, compare_with_rival, decide, speed_pair
 from s2s.comparison.report.numbers import number
 from s2s.comparison.results import Claim
 from s2s.comparison.speed_benchmark import TYPICAL, SpeedBenchmark
+from s2s.comparison.traits import Traits
 from s2s.evaluation.inference import Estimate
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, decide, describe_each, predicate
+from s2s.comparison.claims import Answer, Pair, claim_numbers, decide, describe_each, predicate
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.questions.gradients.decay import Decays
 from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
+from s2s.comparison.traits import Traits
 from s2s.evaluation.inference import Estimate
 
 _STEPS = 32

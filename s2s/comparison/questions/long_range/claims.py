@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, describe_each, predicate
+from s2s.comparison.claims import Decision, Pair, claim_numbers, decide, describe_each, predicate
 from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
+from s2s.comparison.traits import Traits
 from s2s.evaluation.gates import Gate, failed
 from s2s.evaluation.inference import Estimate
 

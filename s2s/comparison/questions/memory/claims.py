@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, decide, describe_each
+from s2s.comparison.claims import Answer, Pair, claim_numbers, decide, describe_each
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
+from s2s.comparison.traits import Traits
 from s2s.evaluation.inference import Slope, growth
 
 SQUARE = 1.5

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide
+from s2s.comparison.claims import Decision, Pair, claim_numbers, decide
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.report.numbers import number
 from s2s.comparison.results import Claim
+from s2s.comparison.traits import Traits
 from s2s.evaluation.gates import Gate, failed
 from s2s.evaluation.inference import Estimate
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from s2s.comparison.claims import Pair, Traits, claim_numbers, decide, describe_each
+from s2s.comparison.claims import Pair, claim_numbers, decide, describe_each
 from s2s.comparison.longer_texts import Kinds, TextScores, longer_kinds, retained_bleu, split_by_length
 from s2s.comparison.reporting import Column, Interval, axis, figure, series, table
 from s2s.comparison.results import Claim, Figure, Table
+from s2s.comparison.traits import Traits
 from s2s.evaluation.differences import Difference, welch
 from s2s.evaluation.gates import Gate, failed, translates
 from s2s.evaluation.inference import Estimate, holm, mean

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from s2s.comparison.claims import Traits, claim_numbers, decide, describe_each, tested_pair
+from s2s.comparison.claims import claim_numbers, decide, describe_each, tested_pair
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.report.numbers import number
 from s2s.comparison.results import Claim
+from s2s.comparison.traits import Traits
 from s2s.evaluation.differences import LEVEL, Pairwise
 from s2s.evaluation.gates import TIE, Gate, assess_pair
 from s2s.evaluation.inference import Estimate

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from s2s.comparison.claims import Traits, claim_numbers, decide, describe_each, tested_pair
+from s2s.comparison.claims import claim_numbers, decide, describe_each, tested_pair
 from s2s.comparison.report.numbers import number
 from s2s.comparison.results import Claim
+from s2s.comparison.traits import Traits
 from s2s.evaluation.differences import Pairwise
 from s2s.evaluation.gates import Gate, assess_pair
 from s2s.evaluation.inference import Estimate
