@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -90,6 +91,10 @@ class Number(click.FloatRange):
         return found
 
 
+# Section, key and equals sign of an override; the group is the key.
+_KEY = re.compile(r"[a-z]+\.(?:\w+\.)*([a-z_0-9]+)=")
+
+
 class _Text(click.ParamType):
     """Text in UTF-8, or the name of an existing file in any encoding."""
 
@@ -103,6 +108,12 @@ class _Text(click.ParamType):
             if not os.access(value, os.F_OK):
                 spelt = value.encode("utf-8", "backslashreplace").decode()
                 self.fail(f"{spelt[:60]!r} is not UTF-8 at character {error.start + 1}", param, ctx)
+        if isinstance(param, click.Argument) and ctx and (key := _KEY.match(value)) and not os.access(value, os.F_OK):
+            option = "--" + key[1].replace("_", "-")
+            known = any(option in each.opts for each in ctx.command.params)
+            instead = f"write {option}" if known else f"`s2s {ctx.command.name}` changes no keys"
+            what = f"{value[:60]!r} is a key of a recipe; {instead}"
+            self.fail(f"{what} (if it is a text, begin it with a space)", param, ctx)
         return value
 
 

@@ -163,10 +163,15 @@ def search(
 
 
 def _join_groups(pools: Sequence[list[Hypothesis]], nbest: int) -> list[Hypothesis]:
-    # The best hypothesis of each group, then the second best, and so on, without duplicates.
-    ranked = [h for rank in itertools.zip_longest(*pools) for h in rank if h is not None]
+    # The best hypothesis of each group, then the second best, and so on, without duplicates; those of equal rank by score.
+    ranks = [[h for h in rank if h is not None] for rank in itertools.zip_longest(*pools)]
+    ranked = [h for rank in ranks for h in sorted(rank, key=_by_score)]
     chosen = list({h.tokens: h for h in ranked}.values())[:nbest]
-    return sorted(chosen, key=lambda h: -h.score)
+    return sorted(chosen, key=_by_score)
+
+
+def _by_score(hypothesis: Hypothesis) -> float:
+    return -hypothesis.score
 
 
 @dataclass(frozen=True)
@@ -312,7 +317,7 @@ class _Search:
             pool = self.pools[index]
             # Keep the `nbest` best ones; a full pool raises the score that later hypotheses must exceed.
             pool.append(Hypothesis(tokens, float(scores[sentence, slot]), log_probability, cut))
-            pool.sort(key=lambda h: -h.score)
+            pool.sort(key=_by_score)
             del pool[self.beam.nbest :]
             if len(pool) == self.beam.nbest:
                 self.to_beat[index] = pool[-1].score

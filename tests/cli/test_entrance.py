@@ -138,6 +138,23 @@ def test_main_refuses_text_that_is_not_utf_8_before_loading(words):
     assert "'a\\\\udcff' is not UTF-8 at character 2" in done.output
 
 
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (["translate", "RUN", "decoding.beam_groups=3"], "write --beam-groups"),
+        (["generate", "RUN", "decoding.top_k=3"], "write --top-k"),
+        (["classify", "RUN", "A text.", "device.threads=1"], "`s2s classify` changes no keys"),
+        (["fill", "RUN", "model.positions.kind=3"], "`s2s fill` changes no keys"),
+        (["inspect", "RUN", "decoding.nbest=3"], "`s2s inspect` changes no keys"),
+    ],
+)
+def test_main_refuses_keys_where_texts_belong(words, instead):
+    done = CliRunner().invoke(main.commands, words)
+    assert (done.exit_code, f"{words[-1]!r} is a key of a recipe; {instead} " in done.output) == (2, True)
+    other = CliRunner().invoke(main.commands, [*words[:-1], f" {words[-1]}"])
+    assert "is a key of a recipe" not in other.output
+
+
 def test_main_error_of_ours_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr(main, "commands", lambda **_: torch.ones(2) @ torch.ones(3))
     with pytest.raises(RuntimeError, match="size"):

@@ -1,6 +1,7 @@
 """Diverse beam search, compared with ordinary beam search of its groups and with a simple loop."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,6 +59,17 @@ def test_diverse_beam_search_of_groups_of_one_is_greedy_search_with_penalties(se
         for h in found[row]:
             again = log_probability(searched, source, valid, h.tokens)
             assert h.score == pytest.approx(again / beam.penalty(len(h.tokens) + 1), abs=1e-5)
+
+
+@pytest.mark.parametrize("nbest", [1, 2, 3])
+def test_diverse_beam_search_of_fewer_hypotheses_than_groups_returns_the_best_ones(searched, sources, nbest):
+    beam, limits = Beam(4, 4, groups=4, diversity_penalty=3.0), np.array([6] * 5)
+    every = search(searched, *sources, limits, beam)
+    # in some source the first group, which has no penalty, is not the best one
+    first = search(searched, *sources, limits, Beam(1))
+    assert any(ranked[0].score > one[0].score + 1e-3 for ranked, one in zip(every, first, strict=True))
+    for found, ranked in zip(search(searched, *sources, limits, replace(beam, nbest=nbest)), every, strict=True):
+        assert_equal(found, [(h.tokens, h.score) for h in ranked[:nbest]])
 
 
 def test_diverse_beam_search_of_a_high_penalty_begins_with_different_tokens(model, sources):
