@@ -1,26 +1,22 @@
 """Attention for recurrent decoders (Bahdanau et al. 2015; Luong et al. 2015).
 
-A decoder state h, the *query*, is compared with every source state s_j. A softmax turns the scores into weights α, and
-the weighted mean of the source states is the context vector c:
+A decoder state h, the *query*, is compared with every source state s_j; both are vectors of size `width`. A softmax
+turns the scores into weights α, and the weighted mean of the source states is the context vector c:
 
     α_j = exp(score(h, s_j)) / Σ_k exp(score(h, s_k)),    c = Σ_j α_j s_j
 
 The kinds differ in the score only:
 
-| kind | score(h, s) | class |
-|--|--|--|
-| `dot` | hᵀ s | `Dot` |
-| `general` | hᵀ W s | `General` |
-| `additive` | vᵀ tanh(W h + U s) | `Additive` |
-| `concat` | vᵀ tanh(W [h; s]) | `Concat` |
-| `location` | (W h)_j | `Location` |
+| kind | score(h, s) | keys | class |
+|--|--|--|--|
+| `dot` | hᵀ s | s | `Dot` |
+| `general` | hᵀ W s | W s | `General` |
+| `additive` | vᵀ tanh(W h + U s) | U s | `Additive` |
+| `concat` | vᵀ tanh(W [h; s]) | s | `Concat` |
+| `location` | (W h)_j | not used | `Location` |
 
-The part of a score that depends on the source only, its *keys*, is computed once for all decoder steps.
-
-Bahdanau's decoder uses the state before the step as the query and feeds the context vector into the cell:
-h_t = f(h_{t−1}, y_{t−1}, c_t) with c_t from h_{t−1}. Luong's decoder uses the state after the step and combines it with
-the context vector: tanh(W [c_t; h_t]) with c_t from h_t. `baselines.decoder.AttentiveDecoder` is Luong's, with every
-score, also with Bahdanau's `Additive`.
+The part of a score that depends only on the source is called its *keys*. It is computed once and reused at every
+decoder step. `baselines.decoder.AttentiveDecoder` is Luong's decoder, with every score, also with Bahdanau's `Additive`.
 """
 
 from abc import ABC, abstractmethod
@@ -37,7 +33,7 @@ from s2s.nn.layers import PaddingMask, States
 Queries = Float[Tensor, "batch target width"]
 Keys = Float[Tensor, "batch source width"]
 ContextVectors = Float[Tensor, "batch target width"]
-Hidden = Float[Tensor, "batch target source width"]
+PairHidden = Float[Tensor, "batch target source width"]
 Scores = Float[Tensor, "batch target source"]
 
 
@@ -147,9 +143,9 @@ class Additive(Score):
         return self.key(states)
 
     def forward(self, queries: Queries, keys: Keys) -> Scores:
-        return self.of_hidden(self.hidden(queries, keys))
+        return self.score_hidden(self.hidden(queries, keys))
 
-    def hidden(self, queries: Queries, keys: Keys) -> Hidden:
+    def hidden(self, queries: Queries, keys: Keys) -> PairHidden:
         """Compute the hidden layer before the tanh, W h + U s.
 
         Args:
@@ -162,7 +158,7 @@ class Additive(Score):
         # (batch, target, 1, width) + (batch, 1, source, width) -> (batch, target, source, width)
         return self.query(queries).unsqueeze(2) + keys.unsqueeze(1)
 
-    def of_hidden(self, hidden: Hidden) -> Scores:
+    def score_hidden(self, hidden: PairHidden) -> Scores:
         """Compute vᵀ tanh(hidden), `(batch, target, source)`."""
         return self.score(torch.tanh(hidden)).squeeze(3)
 
@@ -170,7 +166,7 @@ class Additive(Score):
 class Concat(Score):
     """Concat score, vᵀ tanh(W [h; s]) (Luong et al. 2015, section 3.1).
 
-    Equal to `Additive` if W is the concatenation of its two matrices; both are here because both are taught.
+    Equal to `Additive` if W is the concatenation of its two matrices. Both are implemented because textbooks show both.
 
     Args:
         width: Size of decoder states, source states and the hidden layer.
@@ -215,21 +211,21 @@ class Location(Score):
 
     def __init__(self, width: int, positions: int) -> None:
         super().__init__()
-        self.place = nn.Linear(width, positions, bias=False)
+        self.position_scores = nn.Linear(width, positions, bias=False)
 
     def forward(self, queries: Queries, keys: Keys) -> Scores:
-        """Compute the scores of the source positions from the queries.
+        """Compute the scores of the source positions from the queries; of the keys only the length is used.
 
         Raises:
             UserError: The source is longer than the learned positions.
         """
-        if keys.shape[1] > self.place.out_features:
+        positions = self.position_scores.out_features
+        if keys.shape[1] > positions:
             raise UserError(
-                f"a source of {keys.shape[1]} pieces is longer than the {self.place.out_features} positions of "
-                "attention: location",
+                f"a source of {keys.shape[1]} tokens is longer than the {positions} positions of attention: location",
                 remedy="raise model.max_positions, lower batches.max_length, or choose another attention",
             )
-        return self.place(queries)[:, :, : keys.shape[1]]
+        return self.position_scores(queries)[:, :, : keys.shape[1]]
 
 
 class Attention(nn.Module):
@@ -287,17 +283,18 @@ class Attention(nn.Module):
         if not self.score.is_product or not is_fused_faster(queries, keys.shape[1]):
             return self(queries, states, keys, valid)[0]
         # A single head: (batch, 1, positions, width). Luong's scores are not scaled by 1 / √width.
-        one_head = (x.unsqueeze(1) for x in (queries, keys, states))
+        query, key, value = (x.unsqueeze(1) for x in (queries, keys, states))
         mask = valid[:, None, None]
-        return functional.scaled_dot_product_attention(*one_head, attn_mask=mask, scale=1.0).squeeze(1)
+        return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=1.0).squeeze(1)
 
 
-class CoverageAttention(Attention):
-    """Attention with coverage: the score depends on the sum of earlier weights.
+class CoverageAttention(nn.Module):
+    """Attention with coverage, for single steps: the score depends on the sum of earlier weights.
 
         score_j = vᵀ tanh(W h + U s_j + C coverage_j),    coverage_j = Σ_t α_tj over all earlier steps t
 
-    This is the linguistic variant without fertility of Tu et al. (2016).
+    This is the linguistic variant of Tu et al. (2016) without fertility: coverage is a sum of weights, not a learned
+    vector.
 
     Args:
         score: Additive score.
@@ -307,19 +304,17 @@ class CoverageAttention(Attention):
         >>> attention = CoverageAttention(Additive(width=4), width=4)
         >>> states, valid = torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool)
         >>> keys, coverage = attention.score.keys(states), torch.zeros(2, 5)
-        >>> context, weights = attention.update_coverage(torch.randn(2, 1, 4), states, keys, valid, coverage)
+        >>> context, weights = attention(torch.randn(2, 1, 4), states, keys, valid, coverage)
         >>> context.shape, weights.shape
         (torch.Size([2, 1, 4]), torch.Size([2, 1, 5]))
     """
 
-    score: Additive
-
     def __init__(self, score: Additive, width: int) -> None:
-        super().__init__(score)
-        # An attribute of this module, not of the score: checkpoints have this parameter name.
+        super().__init__()
+        self.score = score
         self.coverage = nn.Linear(1, width, bias=False)
 
-    def update_coverage(
+    def forward(
         self,
         queries: Float[Tensor, "batch 1 width"],
         states: States,
@@ -342,17 +337,18 @@ class CoverageAttention(Attention):
         """
         # (batch, 1, source, width) + (batch, 1, source, width)
         hidden = self.score.hidden(queries, keys) + self.coverage(coverage.unsqueeze(2)).unsqueeze(1)
-        return _weighted(self.score.of_hidden(hidden), states, valid)
+        return _weighted(self.score.score_hidden(hidden), states, valid)
 
 
 def _weighted(scores: Scores, states: States, valid: PaddingMask) -> tuple[ContextVectors, Scores]:
     # Padding gets a score of -inf, and so a weight of zero: (batch, target, source).
     weights = scores.masked_fill(~valid.unsqueeze(1), float("-inf")).softmax(dim=2)
     # Weighted mean of the source states: (batch, target, source) @ (batch, source, width) -> (batch, target, width).
+    # Under autocast the softmax is in fp32, and the states may be in bf16.
     return weights.to(states.dtype) @ states, weights
 
 
-def score_of(kind: str, width: int, positions: int) -> Score:
+def build_score(kind: str, width: int, positions: int) -> Score:
     """Build an attention score by its name in recipes.
 
     Args:
@@ -361,7 +357,7 @@ def score_of(kind: str, width: int, positions: int) -> Score:
         positions: Source positions of `location`; not used by the other kinds.
 
     Example:
-        >>> type(score_of("additive", width=4, positions=0)).__name__
+        >>> type(build_score("additive", width=4, positions=0)).__name__
         'Additive'
     """
     if kind == "location":

@@ -197,7 +197,7 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
         tokens: nn.Embedding,
         stack: Stack,
         bridge: Bridge,
-        attention: Attention,
+        attention: Attention | CoverageAttention,
         dropout: float,
         *,
         input_feeding: bool,
@@ -278,8 +278,8 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
         source = (context.states, context.keys, context.valid)
         coverage = state.coverage
         weights = None
-        if isinstance(self.attention, CoverageAttention) and coverage is not None:
-            context_vectors, weights = self.attention.update_coverage(hidden, *source, coverage)
+        if isinstance(self.attention, CoverageAttention):
+            context_vectors, weights = self.attention(hidden, *source, coverage)
             coverage = coverage + weights.sum(dim=1)
         elif all_weights is not None:
             context_vectors, weights = self.attention(hidden, *source)

@@ -1,7 +1,8 @@
 """Recipe settings and builders of recurrent models.
 
-Each model is a small module that names its cell and its settings, such as `baselines.lstm_attention`. torch is imported
-only when a model is built, so that mistakes in a recipe are reported at once.
+Each model is a small module that names its cell and its settings, such as `baselines.lstm_attention`. Its `Settings`
+add the key `kind` to one of the classes here. torch is imported only when a model is built, so that mistakes in a
+recipe are reported at once.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -27,10 +28,12 @@ class LayerFields(Section):
     residual: bool = False
     """Add the input of each layer but the first to its output (Wu et al. 2016, section 3.1)."""
     dropout: Probability = 0.2
-    """Dropout rate of embeddings, between layers and of the output, never from step to step (Zaremba et al. 2014)."""
+    """Dropout rate of embeddings, between layers and of the output, not on the recurrent connections (Zaremba et al.
+    2014)."""
     scale_embeddings: bool = False
-    """Multiply embeddings by √width, so that they start at the size of states, as in the Transformer. Models then learn
-    sooner if all tokens are frequent, but learn less in the end if many are rare (docs/dev/log.md)."""
+    """Multiply embeddings by √width, so that at the start they have the scale of hidden states, as in the Transformer.
+    Models then learn faster if all tokens are frequent, and have a higher final loss if many are rare
+    (docs/dev/log.md)."""
 
 
 class EncoderFields(LayerFields):
@@ -39,13 +42,13 @@ class EncoderFields(LayerFields):
     encoder_layers: Layers = 2
     """Number of encoder layers."""
     bidirectional: bool = True
-    """Half of the encoder's width reads from the end to the beginning (Schuster & Paliwal 1997)."""
+    """Encode with two networks of half the width, one for each direction (Schuster & Paliwal 1997)."""
     reverse_source: bool = False
-    """A one-directional encoder reads from the end to the beginning, so that the first words to write are the last ones
-    read (Sutskever et al. 2014, section 3.3)."""
+    """A unidirectional encoder reads from the end to the beginning, so that the words that are translated first are
+    read last (Sutskever et al. 2014, section 3.3)."""
 
     @model_validator(mode="after")
-    def _directions(self) -> "EncoderFields":
+    def _check_directions(self) -> "EncoderFields":
         if self.bidirectional and self.width % 2:
             raise ValueError(f"width ({self.width}) must be even when bidirectional: each direction has one half")
         if self.bidirectional and self.reverse_source:
@@ -113,27 +116,29 @@ def build(cell: str, settings: TranslatorFields, source_size: int, target_size: 
         >>> type(model.decoder).__name__
         'AttentiveDecoder'
     """
-    from baselines.attention import Additive, Attention, CoverageAttention, score_of
+    from baselines.attention import Additive, Attention, CoverageAttention, build_score
     from baselines.cells import Stack
     from baselines.decoder import AttentiveDecoder, Bridge, SummaryDecoder
     from s2s.models.base import Seq2Seq
     from s2s.nn.embeddings import build_embeddings
 
-    width, rate, scaled = settings.width, settings.dropout, settings.scale_embeddings
+    width, dropout, scaled = settings.width, settings.dropout, settings.scale_embeddings
     source, target, projection = build_embeddings(settings.tie, width, source_size, target_size)
     encoder = _encoder(cell, settings, source)
-    feeding = isinstance(settings, AttentionFields) and settings.input_feeding
-    stack = Stack(cell, 2 * width if feeding else width, width, settings.decoder_layers, rate, settings.residual)
+    input_feeding = isinstance(settings, AttentionFields) and settings.input_feeding
+    # With input feeding, the layers read the embedding and the last output, concatenated.
+    inputs = 2 * width if input_feeding else width
+    stack = Stack(cell, inputs, width, settings.decoder_layers, dropout, settings.residual)
     bridge = Bridge(width, stack.parts)
     if not isinstance(settings, AttentionFields):
-        return Seq2Seq(encoder, SummaryDecoder(target, stack, bridge, rate, scaled=scaled), projection)
+        return Seq2Seq(encoder, SummaryDecoder(target, stack, bridge, dropout, scaled=scaled), projection)
     if settings.attention == "location":
         encoder.max_positions = settings.max_positions
     if settings.coverage:
         attention = CoverageAttention(Additive(width), width)
     else:
-        attention = Attention(score_of(settings.attention, width, settings.max_positions))
-    decoder = AttentiveDecoder(target, stack, bridge, attention, rate, input_feeding=feeding, scaled=scaled)
+        attention = Attention(build_score(settings.attention, width, settings.max_positions))
+    decoder = AttentiveDecoder(target, stack, bridge, attention, dropout, input_feeding=input_feeding, scaled=scaled)
     return Seq2Seq(encoder, decoder, projection)
 
 
@@ -161,10 +166,11 @@ def build_language_model(cell: str, settings: LanguageFields, size: int) -> "Lan
     from s2s.models.language_model import LanguageModel
     from s2s.nn.embeddings import build_embeddings
 
-    width, rate = settings.width, settings.dropout
+    width, dropout = settings.width, settings.dropout
+    # A language model has no source, so that table is not used.
     _, table, projection = build_embeddings("all" if settings.tie else "none", width, size, size)
-    stack = Stack(cell, width, width, settings.decoder_layers, rate, settings.residual)
-    return LanguageModel(CausalRecurrent(table, stack, rate, scaled=settings.scale_embeddings), projection)
+    stack = Stack(cell, width, width, settings.decoder_layers, dropout, settings.residual)
+    return LanguageModel(CausalRecurrent(table, stack, dropout, scaled=settings.scale_embeddings), projection)
 
 
 def _encoder(cell: str, settings: EncoderFields, tokens: "nn.Embedding") -> "Encoder":

@@ -163,7 +163,7 @@ def search(
 
 
 def _join_groups(pools: Sequence[list[Hypothesis]], nbest: int) -> list[Hypothesis]:
-    # The best hypothesis of each group, then the second best, and so on, without duplicates; those of equal rank by score.
+    # The best hypothesis of each group, then the second best, and so on, without duplicates.
     ranks = [[h for h in rank if h is not None] for rank in itertools.zip_longest(*pools)]
     ranked = [h for rank in ranks for h in sorted(rank, key=_by_score)]
     chosen = list({h.tokens: h for h in ranked}.values())[:nbest]

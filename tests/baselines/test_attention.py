@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from baselines import lstm_attention
-from baselines.attention import Additive, Attention, Concat, CoverageAttention, Dot, General, Location, score_of
+from baselines.attention import Additive, Attention, Concat, CoverageAttention, Dot, General, Location, build_score
 from s2s.errors import UserError
 
 WIDTH = 5
@@ -43,7 +43,7 @@ def test_attention_general_with_the_identity_is_dot(sides):
 @pytest.mark.parametrize("kind", ["additive", "dot", "general", "concat"])
 def test_attention_each_score_is_its_formula_pair_by_pair(kind, sides):
     queries, states, _ = sides
-    score = score_of(kind, WIDTH, 9)
+    score = build_score(kind, WIDTH, 9)
     named = dict(score.named_parameters())
 
     def formula(h: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
@@ -74,9 +74,9 @@ def test_coverage_turns_attention_away_or_towards_what_was_looked_at(sides):
     queries, states, valid = sides
     attention = CoverageAttention(Additive(WIDTH), WIDTH)
     keys = attention.score.keys(states)
-    unseen = attention.update_coverage(queries[:, :1], states, keys, valid, torch.zeros(3, 4))[1]
-    torch.testing.assert_close(unseen, attention(queries[:, :1], states, keys, valid)[1])
-    seen = attention.update_coverage(queries[:, :1], states, keys, valid, torch.tensor([[9.0, 0, 0, 0]] * 3))[1]
+    unseen = attention(queries[:, :1], states, keys, valid, torch.zeros(3, 4))[1]
+    torch.testing.assert_close(unseen, Attention(attention.score)(queries[:, :1], states, keys, valid)[1])
+    seen = attention(queries[:, :1], states, keys, valid, torch.tensor([[9.0, 0, 0, 0]] * 3))[1]
     assert (seen - unseen).abs().max() > 0.01
 
 
@@ -87,16 +87,16 @@ def test_attention_model_with_coverage_calls_its_weights_as_checkpoints_do():
     assert found == [f"decoder.attention.{name}.weight" for name in names]
 
 
-def test_attention_source_beyond_the_known_places_is_refused_with_the_remedy(sides):
+def test_attention_source_beyond_the_learned_positions_is_refused_with_the_remedy(sides):
     queries, states, _ = sides
-    with pytest.raises(UserError, match=r"4 pieces(.|\n)*3 positions(.|\n)*model.max_positions"):
+    with pytest.raises(UserError, match=r"4 tokens(.|\n)*3 positions(.|\n)*model.max_positions"):
         _scores(Location(WIDTH, 3), queries, states)
 
 
 @pytest.mark.parametrize("kind", ["dot", "general", "additive", "concat", "location"])
 def test_attention_score_says_whether_it_is_a_product_of_query_and_key(kind, sides):
     queries, states, _ = sides
-    score = score_of(kind, WIDTH, 4)
+    score = build_score(kind, WIDTH, 4)
     keys = score.keys(states)
     product = torch.einsum("btw,bsw->bts", queries, keys)
     assert score.is_product == torch.allclose(score(queries, keys), product, atol=1e-5)
@@ -105,7 +105,7 @@ def test_attention_score_says_whether_it_is_a_product_of_query_and_key(kind, sid
 @pytest.mark.parametrize("kind", ["dot", "general", "additive", "concat", "location"])
 def test_attention_context_vector_without_weights_is_the_one_with_them(kind, sides):
     queries, states, valid = sides
-    attention = Attention(score_of(kind, WIDTH, 9))
+    attention = Attention(build_score(kind, WIDTH, 9))
     keys = attention.score.keys(states)
     torch.testing.assert_close(
         attention.context_vectors(queries, states, keys, valid), attention(queries, states, keys, valid)[0]
@@ -115,7 +115,7 @@ def test_attention_context_vector_without_weights_is_the_one_with_them(kind, sid
 @pytest.mark.parametrize("kind", ["dot", "general"])
 def test_attention_one_kernel_reads_what_it_reads_no_slower_than_products_and_a_softmax(kind, sides, monkeypatch):
     queries, states, valid = sides
-    attention, ways = Attention(score_of(kind, WIDTH, 9)), []
+    attention, ways = Attention(build_score(kind, WIDTH, 9)), []
     kernel = functional.scaled_dot_product_attention
     monkeypatch.setattr(
         functional,
