@@ -16,7 +16,9 @@ The kinds differ in the score only:
 | `location` | (W h)_j | not used | `Location` |
 
 The part of a score that depends only on the source is called its *keys*. It is computed once and reused at every
-decoder step. `baselines.decoder.AttentiveDecoder` is Luong's decoder, with every score, also with Bahdanau's `Additive`.
+decoder step.
+
+`baselines.decoder.AttentiveDecoder` is Luong's decoder, with every score, also with Bahdanau's `Additive`.
 """
 
 from abc import ABC, abstractmethod

@@ -1,16 +1,19 @@
 """Beam search for every model; size 1 is greedy search.
 
-`search` decodes a batch of sources. This is the algorithm:
+`search` decodes a batch of sources. A hypothesis is a target so far; a continuation of it is the hypothesis with one
+more token. This is the algorithm:
 
-1. A beam has `size` slots, each with a live hypothesis. At each step slot i takes the best continuation of the
-   hypotheses in slots 0 to i that no earlier slot has taken (`topk_continuations`). So the slots of a narrow beam are
-   the first slots of a wide one.
-2. A hypothesis finishes when EOS is a better continuation than one that its own slot or a later slot takes. At the
-   length limit EOS is the only continuation.
+1. A beam has `size` slots, each with a hypothesis that is not finished (live). At each step slot i takes the best
+   continuation of the hypotheses in slots 0 to i that no earlier slot has taken (`topk_continuations`). So the slots of
+   a narrow beam are the first slots of a wide one. For example, slot 0 takes the best continuation of hypothesis 0;
+   slot 1 takes the best of what is left of hypotheses 0 and 1.
+2. A hypothesis finishes if EOS is at least as likely as the least likely continuation that its own slot or a later
+   slot takes. At the length limit EOS is the only continuation.
 3. The score of a finished hypothesis is its log probability divided by the length penalty ((5 + length) / 6)^α, where
    the length counts EOS (Wu et al. 2016, equation 14).
-4. A sentence is done when no live hypothesis can reach the `nbest` best finished ones. A log probability can only fall,
-   so an upper bound on the score is the log probability so far, divided by the largest penalty within the length limit.
+4. A sentence is done when no live hypothesis can still enter the list of its `nbest` best finished hypotheses. A log
+   probability can only fall, so an upper bound on the score is the log probability so far, divided by the largest
+   penalty within the length limit.
 
 The common rule "done when `size` hypotheses have finished" is not used: with a confident model, unlikely hypotheses
 finish early, and a wide beam would return one of them instead of the likely hypothesis that is still live.
@@ -18,7 +21,7 @@ finish early, and a wide beam would return one of them instead of the likely hyp
 Consequences: a wider beam never returns a lower score than a narrower one; size 1 is greedy search, which stops at the
 first EOS; and a beam as wide as the space of targets is exhaustive.
 
-In diverse beam search each group of slots is such a beam, and tokens that earlier groups take have a penalty.
+In diverse beam search each group of slots is such a beam, and tokens that earlier groups take are penalized.
 """
 
 import itertools
@@ -99,7 +102,7 @@ class Hypothesis:
         tokens: Token ids, without BOS and EOS.
         score: Log probability divided by the length penalty.
         log_probability: Log probability of the tokens and EOS in nats; of a search, less copy penalties.
-        cut: True if the length limit ended it: another token would have been more likely than EOS.
+        cut: True if the length limit, not the model, ended it: another token would have been more likely than EOS.
     """
 
     tokens: tuple[int, ...]
@@ -220,7 +223,7 @@ class _Search:
         tokens: int | None,
         prefixes: Sequence[Sequence[int]] | None,
     ) -> None:
-        self.model, self.beam, self.pieces, self.device = model, beam, tokens, source.device
+        self.model, self.beam, self.tokens, self.device = model, beam, tokens, source.device
         self.prefixes = prefixes
         self.pools: list[list[Hypothesis]] = [[] for _ in range(len(source))]
         self.to_beat = np.full(len(source), _NEVER)
@@ -234,7 +237,7 @@ class _Search:
         self.context_of_hypothesis = self.context_of_sentence
         # Copy penalty of each next token, (batch, tokens).
         self.copies = copy_penalties(source, valid, beam.copy_penalty) if beam.copy_penalty else None
-        # One row for each sentence until the first step has produced different hypotheses.
+        # All slots start with the same empty hypothesis, so the first step has one row per sentence.
         self.width = 1
         self.written = np.empty((len(source), 0), dtype=np.int32)
         self.newest = torch.full((len(source), 1), BOS, device=self.device)
@@ -275,17 +278,19 @@ class _Search:
         end = scores[:, EOS].clone()
         # EOS is kept in `end`; PAD and BOS are never written.
         scores[:, PAD] = scores[:, BOS] = scores[:, EOS] = _NEVER
-        if self.pieces is not None:
-            scores[:, self.pieces :] = _NEVER
+        if self.tokens is not None:
+            scores[:, self.tokens :] = _NEVER
         if constrained:
             # A target of which the constraints leave nothing to write ends.
             end = torch.where(scores.amax(dim=1) == _NEVER, free, end)
         end += self.log_probability
-        # (rows, best): no slot needs more than `size` continuations of one hypothesis, and no more than
-        # `size · (groups - 1)` other tokens have a diversity penalty.
+        # (rows, best): no slot needs more than `size` continuations of one hypothesis. Earlier groups take at most
+        # `size · (groups - 1)` tokens, so the best `size` of a group are among the `size · groups` best ones without a
+        # penalty.
         best, token = top_tokens(scores, self.beam.size * self.beam.groups)
         best += self.log_probability.unsqueeze(1)
-        # One transfer from the device, because each transfer waits for it.
+        # One transfer from the device, because each transfer waits for it. Floats are reinterpreted as integers, not
+        # rounded.
         packed = torch.cat((best.view(torch.int32), token.int(), end.view(torch.int32).unsqueeze(1)), dim=1)
         rows = packed.cpu().numpy().reshape(len(self.sentences), self.width, -1)
         count = best.shape[1]
@@ -343,7 +348,7 @@ class _Search:
         return (slot, rank, picked), ends
 
     def _can_improve(self, best_live: Float[np.ndarray, " sentences"], length: int) -> Bool[np.ndarray, " sentences"]:
-        # False for NaN, too: diverged weights give no hypothesis.
+        # NaN compares as False, so a diverged model returns no hypothesis.
         alive = best_live > _NEVER
         if self.beam.size == 1:
             return alive & np.array([not self.pools[i] for i in self.sentences], dtype=bool)

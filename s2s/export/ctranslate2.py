@@ -73,8 +73,9 @@ def _empty(specs: Any, settings: Settings) -> tuple[Any, Any]:
         "num_heads_kv": settings.key_value_heads,
         "head_dim": settings.head_size if settings.heads_kind == "wide" else None,
     }
-    inside = {"rope": {"rotary_dim": settings.head_size}, "relative": {"relative_attention_bias": True}}
-    encoder, decoder = inside.get(settings.encoder_positions, {}), inside.get(settings.decoder_positions, {})
+    positions = dict[str, dict[str, Any]](sinusoidal={}, learned={}, none={})
+    positions |= {"rope": {"rotary_dim": settings.head_size}, "relative": {"relative_attention_bias": True}}
+    encoder, decoder = positions[settings.encoder_positions], positions[settings.decoder_positions]
     return (
         specs.transformer_spec.TransformerEncoderSpec(settings.encoder_layers, **common, **encoder),
         specs.transformer_spec.TransformerDecoderSpec(settings.decoder_layers, **common, **decoder),

@@ -13,12 +13,11 @@ from torch import Tensor
 from s2s.models.language_model import CausalDecoder, document_positions, document_starts
 from s2s.models.transformer_layers import (
     EncoderLayer,
-    KeysAndValues,
+    KeyValueCache,
     TransformerStack,
     TransformerState,
     cached_self_attention,
     incremental_causal_mask,
-    unzip_keys_values,
 )
 from s2s.nn.attention import Mask
 from s2s.nn.layers import Tokens, Vectors
@@ -41,19 +40,19 @@ class CausalState(TransformerState):
 class CausalLayer(EncoderLayer):
     """Decoder layer without cross-attention: masked self-attention, feed-forward block."""
 
-    def forward_step(self, x: Tensor, past: KeysAndValues | None, mask: Mask) -> tuple[Tensor, KeysAndValues]:
-        """Apply the layer to the newest positions, with a key/value cache.
+    def forward_step(self, x: Tensor, past: KeyValueCache | None, mask: Mask) -> tuple[Tensor, KeyValueCache]:
+        """Apply the layer to new positions, with a key/value cache.
 
         Args:
-            x: States of the newest positions, `(batch, new, width)`.
+            x: States of the new positions, `(batch, new, width)`.
             past: Cache of the positions before; None at the start.
-            mask: Attention mask of the newest positions.
+            mask: Attention mask of the new positions.
 
         Returns:
             The output, `(batch, new, width)`, and the cache of all positions.
         """
-        x, kept = cached_self_attention(self.attention, self.attention_block, x, past, mask)
-        return self.feedforward_block(x, self.feedforward), kept
+        x, cache = cached_self_attention(self.attention, self.attention_block, x, past, mask)
+        return self.feedforward_block(x, self.feedforward), cache
 
 
 class CausalTransformer(TransformerStack[CausalLayer], CausalDecoder[CausalState]):
@@ -74,10 +73,10 @@ class CausalTransformer(TransformerStack[CausalLayer], CausalDecoder[CausalState
     def start(self, rows: int, separate_documents: bool) -> CausalState:
         """Return an empty key/value cache."""
         if not separate_documents:
-            return CausalState((), (), 0, None, None)
+            return CausalState((), 0, None, None)
         device = next(self.parameters()).device
         none = torch.zeros(rows, 0, dtype=torch.int64, device=device)
-        return CausalState((), (), 0, none, none.new_zeros(rows))
+        return CausalState((), 0, none, none.new_zeros(rows))
 
     def forward(self, state: CausalState, tokens: Tokens) -> tuple[Vectors, CausalState]:
         """Read tokens with causal self-attention, limited to the document if separate.
@@ -102,12 +101,12 @@ class CausalTransformer(TransformerStack[CausalLayer], CausalDecoder[CausalState
         # Distances within a document do not depend on its place in the row, so the bias needs no document positions.
         mask = self.add_position_bias(mask, tokens.shape[1], length)
         x = self.dropout(self.embedding(tokens, state.length, places))
-        kept: list[KeysAndValues] = []
+        caches: list[KeyValueCache] = []
         for i, layer in enumerate(self.typed_layers()):
-            x, keep = layer.forward_step(x, state.cached_keys_values(i), mask)
-            kept.append(keep)
+            x, cache = layer.forward_step(x, state.cache_of(i), mask)
+            caches.append(cache)
         read = None if places is None else places[:, -1] + 1
-        return self.norm(x), CausalState(*unzip_keys_values(kept), length, documents, read)
+        return self.norm(x), CausalState(tuple(caches), length, documents, read)
 
 
 def _same_document_mask(

@@ -1,13 +1,12 @@
 """Transformer encoder and decoder (Vaswani et al. 2017), pre-norm or post-norm.
 
-The order of this file: the stack that both share, the encoder, the key/value cache, the decoder. `s2s.nn.attention` has
-the attention itself, and `s2s.models.transformer` builds a model from a recipe.
+The order of this file: the stack that both share, the encoder, the key/value cache and self-attention with it, the
+decoder. `s2s.nn.attention` has the attention itself, and `s2s.models.transformer` builds a model from a recipe.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Generic, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,7 +19,6 @@ from s2s.nn.layers import AttentionWeights, Dropout, FeedForward, Inputs, Paddin
 from s2s.nn.positions import PositionBias
 
 Layer = TypeVar("Layer", bound=nn.Module)
-S = TypeVar("S", bound="TransformerState")
 
 
 class TransformerStack(nn.Module, Generic[Layer]):
@@ -57,12 +55,12 @@ class TransformerStack(nn.Module, Generic[Layer]):
             new: Number of target positions, the newest ones.
             length: Number of positions so far.
         """
-        return add_bias_to_mask(mask, self.bias and self.bias(new, length))
+        return add_bias_to_mask(mask, None if self.bias is None else self.bias(new, length))
 
 
 def _self_attention_weights(attention: Attention, block: Residual, x: Tensor, mask: Mask) -> Heads:
-    read = block.branch_input(x)
-    return attention.weights(read, attention.project_keys_values(read)[0], mask)
+    inputs = block.branch_input(x)
+    return attention.weights(inputs, attention.project_keys_values(inputs)[0], mask)
 
 
 class EncoderLayer(nn.Module):
@@ -95,13 +93,15 @@ class EncoderLayer(nn.Module):
 
         Args:
             x: States, `(batch, source, width)`.
-            mask: Attention mask.
+            mask: Attention mask; None if all positions are attended to.
 
         Returns:
             New states of the same shape.
         """
         # 1. Self-attention: queries, keys and values come from the same states.
-        x = self.attention_block(x, lambda read: self.attention(read, *self.attention.project_keys_values(read), mask))
+        x = self.attention_block(
+            x, lambda inputs: self.attention(inputs, *self.attention.project_keys_values(inputs), mask)
+        )
         # 2. Feed-forward block, applied to each position.
         return self.feedforward_block(x, self.feedforward)
 
@@ -140,7 +140,7 @@ class TransformerEncoder(TransformerStack[EncoderLayer], Encoder):
         # 2. Attention mask from the padding mask: (batch, 1, 1, source), the same for all heads and target positions.
         mask = self._mask(valid)
         # 3. The layers keep the shape.
-        for layer in self.layers:
+        for layer in self.typed_layers():
             x = layer(x, mask)
         # 4. Final normalization, and the mean over real tokens as the summary: (batch, width).
         x = self.norm(x)
@@ -149,7 +149,7 @@ class TransformerEncoder(TransformerStack[EncoderLayer], Encoder):
     def states_by_layer(self, vectors: States, valid: PaddingMask) -> list[States]:
         """Return the embeddings and the output of each layer, then the final norm (pre-norm)."""
         found, mask = [self.dropout(vectors)], self._mask(valid)
-        for layer in self.layers:
+        for layer in self.typed_layers():
             found.append(layer(found[-1], mask))
         return found if isinstance(self.norm, nn.Identity) else [*found, self.norm(found[-1])]
 
@@ -171,71 +171,36 @@ class TransformerEncoder(TransformerStack[EncoderLayer], Encoder):
 
 
 @dataclass(frozen=True)
-class TransformerContext(BatchedState):
-    """Cross-attention keys and values of each layer, computed once from the source.
-
-    Attributes:
-        keys: One tensor `(batch, key_value_heads, source, size)` for each layer.
-        values: Likewise.
-        mask: Padding mask, `(batch, 1, 1, source)`.
-    """
-
-    keys: tuple[Heads, ...]
-    values: tuple[Heads, ...]
-    mask: Bool[Tensor, "batch 1 1 source"]
-
-    def repeat_for_beams(self, rows: int, times: int, device: torch.device) -> "TransformerContext":
-        """Return the context unchanged: attention shares a source between its hypotheses."""
-        return self
-
-
-@dataclass(frozen=True)
-class TransformerState(BatchedState):
-    """Key/value cache of self-attention: keys and values of the target so far.
-
-    Attributes:
-        keys: One tensor `(batch, key_value_heads, length, size)` for each layer; empty at the start.
-        values: Likewise.
-        length: Number of tokens so far.
-        rows: Rows of the keys and values that this state has, in order, `(rows,)`; None for all. `select` only notes
-            them: the cache is copied once, when the next token is appended.
-    """
-
-    keys: tuple[Heads, ...]
-    values: tuple[Heads, ...]
-    length: int
-    rows: Int[Tensor, " rows"] | None = field(default=None, kw_only=True)
-
-    def select(self: S, rows: Int[Tensor, " chosen"]) -> S:
-        """Return the state of the chosen rows, in that order; see `BatchedState.select`."""
-        if not self.length:
-            return super().select(rows)
-        # All fields but the keys and values, which stay as they are.
-        rest = super(TransformerState, replace(self, keys=(), values=())).select(rows)
-        return replace(rest, keys=self.keys, values=self.values, rows=rows if rest.rows is None else rest.rows)
-
-    def cached_keys_values(self, layer: int) -> "KeysAndValues | None":
-        """Return the cached keys and values of a layer; None before the first token."""
-        return KeysAndValues(self.keys[layer], self.values[layer], self.rows) if self.length else None
-
-
-@dataclass(frozen=True)
-class KeysAndValues:
-    """Keys and values of one layer; for self-attention its key/value cache.
+class KeysAndValues(BatchedState):
+    """Keys and values of one layer.
 
     Attributes:
         keys: Keys of all positions, `(batch, key_value_heads, length, size)`.
         values: Likewise.
-        rows: Their rows that are continued, in order, `(rows,)`; None for all.
     """
 
     keys: Heads
     values: Heads
+
+
+@dataclass(frozen=True)
+class KeyValueCache(KeysAndValues):
+    """Key/value cache of self-attention: keys and values of the target so far.
+
+    Attributes:
+        rows: Rows of the keys and values that this cache stands for, in order, `(rows,)`; None for all. Beam search
+            reorders hypotheses by setting `rows`; the tensors are copied when the next token is appended.
+    """
+
     rows: Int[Tensor, " rows"] | None = None
 
-    def append(self, keys: Heads, values: Heads) -> "KeysAndValues":
-        """Return these rows with new positions, each `(rows, key_value_heads, new, size)`."""
-        return KeysAndValues(_append(self.keys, self.rows, keys), _append(self.values, self.rows, values))
+    def select(self, rows: Int[Tensor, " chosen"]) -> "KeyValueCache":
+        """Return the cache of the chosen rows, in that order; see `BatchedState.select`."""
+        return replace(self, rows=rows if self.rows is None else self.rows.index_select(0, rows))
+
+    def append(self, new: KeysAndValues) -> "KeyValueCache":
+        """Return the cache with new positions, each `(rows, key_value_heads, new, size)`."""
+        return KeyValueCache(_append(self.keys, self.rows, new.keys), _append(self.values, self.rows, new.values))
 
 
 def _append(past: Tensor, rows: Tensor | None, new: Tensor) -> Tensor:
@@ -252,43 +217,65 @@ def _append(past: Tensor, rows: Tensor | None, new: Tensor) -> Tensor:
     return grown
 
 
-def unzip_keys_values(layers: Sequence[KeysAndValues]) -> tuple[tuple[Heads, ...], tuple[Heads, ...]]:
-    """Return the keys of all layers, and their values."""
-    return tuple(layer.keys for layer in layers), tuple(layer.values for layer in layers)
+@dataclass(frozen=True)
+class TransformerContext(BatchedState):
+    """Cross-attention keys and values of each layer, computed once from the source.
+
+    Attributes:
+        layers: Keys and values of the source for each layer.
+        mask: Padding mask, `(batch, 1, 1, source)`.
+    """
+
+    layers: tuple[KeysAndValues, ...]
+    mask: Bool[Tensor, "batch 1 1 source"]
+
+    def repeat_for_beams(self, rows: int, times: int, device: torch.device) -> "TransformerContext":
+        """Return the context unchanged: attention shares a source between its hypotheses."""
+        return self
+
+
+@dataclass(frozen=True)
+class TransformerState(BatchedState):
+    """Key/value caches of the target so far.
+
+    Attributes:
+        layers: Cache of each layer; empty at the start.
+        length: Number of tokens so far.
+    """
+
+    layers: tuple[KeyValueCache, ...]
+    length: int
+
+    def cache_of(self, layer: int) -> KeyValueCache | None:
+        """Return the cache of a layer; None before the first token."""
+        return self.layers[layer] if self.length else None
 
 
 def cached_self_attention(
-    attention: Attention, block: Residual, x: Tensor, past: KeysAndValues | None, mask: Mask
-) -> tuple[Tensor, KeysAndValues]:
-    """Apply self-attention to the newest positions, with a key/value cache.
+    attention: Attention, block: Residual, x: Tensor, past: KeyValueCache | None, mask: Mask
+) -> tuple[Tensor, KeyValueCache]:
+    """Apply self-attention to new positions, with a key/value cache.
 
-    The newest positions attend to the cached positions and to themselves.
+    The new positions attend to the cached positions and to themselves.
 
     Args:
         attention: Self-attention.
         block: Its residual connection.
-        x: States of the newest positions, `(batch, new, width)`.
+        x: States of the new positions, `(batch, new, width)`.
         past: Cache of the positions before; None at the start.
-        mask: Attention mask of the newest positions over all `past + new` positions.
+        mask: Attention mask of the new positions over all `past + new` positions.
 
     Returns:
         The new states, and the cache of all positions.
     """
-    kept: list[KeysAndValues] = []
-    return block(x, partial(_attend, attention, past, mask, kept)), kept[0]
-
-
-def _attend(
-    attention: Attention, past: KeysAndValues | None, mask: Mask, kept: list[KeysAndValues], read: Tensor
-) -> Tensor:
-    # 1. Keys and values of the newest positions, which follow the cached ones.
+    inputs = block.branch_input(x)
+    # 1. Keys and values of the new positions, which follow the cached ones.
     first = past.keys.shape[2] if past else 0
-    new = KeysAndValues(*attention.project_keys_values(read, first))
+    new = KeyValueCache(*attention.project_keys_values(inputs, first))
     # 2. Append them to the cache: (batch, key_value_heads, past + new, size).
-    cache = past.append(new.keys, new.values) if past else new
-    kept.append(cache)
-    # 3. The newest positions attend to all positions.
-    return attention(read, cache.keys, cache.values, mask, first)
+    cache = past.append(new) if past else new
+    # 3. The new positions attend to all positions.
+    return block.add(x, attention(inputs, cache.keys, cache.values, mask, first)), cache
 
 
 class DecoderLayer(nn.Module):
@@ -314,11 +301,11 @@ class DecoderLayer(nn.Module):
         self.feedforward = feedforward
         self.self_block, self.cross_block, self.feedforward_block = residuals
 
-    def apply_self_attention(self, x: Tensor, past: KeysAndValues | None, mask: Mask) -> tuple[Tensor, KeysAndValues]:
+    def apply_self_attention(self, x: Tensor, past: KeyValueCache | None, mask: Mask) -> tuple[Tensor, KeyValueCache]:
         """Apply masked self-attention, with a key/value cache.
 
         Args:
-            x: States of the newest target positions, `(batch, new, width)`.
+            x: States of the new target positions, `(batch, new, width)`.
             past: Cache of the positions before; None at the start.
             mask: Attention mask, usually causal.
 
@@ -327,19 +314,21 @@ class DecoderLayer(nn.Module):
         """
         return cached_self_attention(self.self_attention, self.self_block, x, past, mask)
 
-    def apply_cross_attention(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        """Apply cross-attention over the source, then the feed-forward block.
+    def apply_cross_attention(self, x: Tensor, source: KeysAndValues, mask: Tensor) -> Tensor:
+        """Apply cross-attention over the source.
 
         Args:
             x: States after self-attention, `(rows, new, width)`; `rows` may be a multiple of `batch` in beam search.
-            key: Keys of the source, `(batch, key_value_heads, source, size)`.
-            value: Values of the source.
+            source: Keys and values of the source.
             mask: Padding mask of the source, `(batch, 1, 1, source)`.
 
         Returns:
-            The output of the layer, `(rows, new, width)`.
+            New states, `(rows, new, width)`.
         """
-        x = self.cross_block(x, lambda read: self.cross_attention(read, key, value, mask))
+        return self.cross_block(x, lambda inputs: self.cross_attention(inputs, source.keys, source.values, mask))
+
+    def apply_feedforward(self, x: Tensor) -> Tensor:
+        """Apply the feed-forward block to each position, `(rows, new, width)`."""
         return self.feedforward_block(x, self.feedforward)
 
     def self_attention_weights(self, x: Tensor, mask: Mask) -> Heads:
@@ -382,9 +371,8 @@ class TransformerDecoder(TransformerStack[DecoderLayer], Decoder[TransformerCont
             These keys and values with the padding mask, and an empty key/value cache.
         """
         layers = self.typed_layers()
-        offers = [KeysAndValues(*layer.cross_attention.project_keys_values(memory.states)) for layer in layers]
-        context = TransformerContext(*unzip_keys_values(offers), memory.valid[:, None, None, :])
-        return context, TransformerState((), (), 0)
+        source = tuple(KeysAndValues(*layer.cross_attention.project_keys_values(memory.states)) for layer in layers)
+        return TransformerContext(source, memory.valid[:, None, None, :]), TransformerState((), 0)
 
     def forward(
         self, context: TransformerContext, state: TransformerState, tokens: Tokens
@@ -399,7 +387,7 @@ class TransformerDecoder(TransformerStack[DecoderLayer], Decoder[TransformerCont
         Returns:
             The state after each token, `(batch, steps, width)`, before the output projection; and the new cache.
         """
-        x, state, _ = self._feed(context, state, tokens, with_weights=False)
+        x, state, _ = self._decode(context, state, tokens)
         return x, state
 
     def attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
@@ -409,7 +397,7 @@ class TransformerDecoder(TransformerStack[DecoderLayer], Decoder[TransformerCont
             Weights, `(batch, layer, head, target, source)`.
         """
         context, state = self.start(memory, tokens.shape[1])
-        return torch.stack(self._feed(context, state, tokens, with_weights=True)[2], dim=1)
+        return torch.stack(self._decode(context, state, tokens, weights="cross")[2], dim=1)
 
     def self_attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
         """Return the self-attention weights of each layer with teacher forcing.
@@ -417,37 +405,37 @@ class TransformerDecoder(TransformerStack[DecoderLayer], Decoder[TransformerCont
         Returns:
             Weights, `(batch, layer, head, target, target)`.
         """
-        length = tokens.shape[1]
-        context, _ = self.start(memory, length)
-        x, weights = self.dropout(self.embedding(tokens)), []
-        mask = self.add_position_bias(incremental_causal_mask(length, length, tokens.device), length, length)
-        for i, layer in enumerate(self.typed_layers()):
-            weights.append(layer.self_attention_weights(x, mask))
-            x = layer.apply_cross_attention(
-                layer.apply_self_attention(x, None, mask)[0], context.keys[i], context.values[i], context.mask
-            )
-        return torch.stack(weights, dim=1)
+        context, state = self.start(memory, tokens.shape[1])
+        return torch.stack(self._decode(context, state, tokens, weights="self")[2], dim=1)
 
-    def _feed(
-        self, context: TransformerContext, state: TransformerState, tokens: Tensor, with_weights: bool
+    def _decode(
+        self,
+        context: TransformerContext,
+        state: TransformerState,
+        tokens: Tensor,
+        weights: Literal["self", "cross"] | None = None,
     ) -> tuple[Tensor, TransformerState, list[Tensor]]:
+        """Decode tokens; also return the weights of self-attention or cross-attention in each layer, if wanted."""
         # 1. Embed the new tokens; the first one is at position state.length. (batch, new, width)
         x = self.dropout(self.embedding(tokens, state.length))
         length = state.length + tokens.shape[1]
         new = tokens.shape[1]
         # 2. Causal mask of the new positions over all positions, plus the position bias if there is one.
         mask = self.add_position_bias(incremental_causal_mask(new, length, tokens.device), new, length)
-        kept, weights = [], []
-        for i, layer in enumerate(self.typed_layers()):
+        caches: list[KeyValueCache] = []
+        found: list[Tensor] = []
+        for i, (layer, source) in enumerate(zip(self.typed_layers(), context.layers, strict=True)):
+            if weights == "self":
+                found.append(layer.self_attention_weights(x, mask))
             # 3. Self-attention over the target so far; the cache grows to `length` positions.
-            x, keep = layer.apply_self_attention(x, state.cached_keys_values(i), mask)
-            kept.append(keep)
-            if with_weights:
-                weights.append(layer.cross_attention_weights(x, context.keys[i], context.mask))
+            x, cache = layer.apply_self_attention(x, state.cache_of(i), mask)
+            caches.append(cache)
+            if weights == "cross":
+                found.append(layer.cross_attention_weights(x, source.keys, context.mask))
             # 4. Cross-attention over the source, then the feed-forward block.
-            x = layer.apply_cross_attention(x, context.keys[i], context.values[i], context.mask)
+            x = layer.apply_feedforward(layer.apply_cross_attention(x, source, context.mask))
         # 5. Final normalization (pre-norm): (batch, new, width).
-        return self.norm(x), TransformerState(*unzip_keys_values(kept), length), weights
+        return self.norm(x), TransformerState(tuple(caches), length), found
 
 
 def incremental_causal_mask(new: int, length: int, device: torch.device) -> Mask:

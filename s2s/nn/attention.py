@@ -1,6 +1,6 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2), explicit and fused.
 
-`Attention` is the layer. `attention_weights` is equation 1 up to the product with the values. Key/value heads may be
+`Attention` is the layer. `attention_weights` is equation 1 without the product with the values. Key/value heads may be
 fewer than query heads (grouped-query attention), and rotary positions may rotate queries and keys.
 """
 
@@ -19,7 +19,7 @@ Heads = Float[Tensor, "batch head steps size"]
 Hidden = Float[Tensor, "rows steps width"]
 Query = Float[Tensor, "batch head target size"]
 KeyValue = Float[Tensor, "batch head source size"]
-KeyValueHeads = Float[Tensor, "batch key_head source size"]
+KeyValueHeads = Float[Tensor, "batch key_value_head source size"]
 Weights = Float[Tensor, "batch head target source"]
 Biases = Float[Tensor, "#batch head target source"]
 Mask = Bool[Tensor, "#batch #head #target source"] | Biases | Literal["causal"] | None
@@ -27,8 +27,8 @@ Mask = Bool[Tensor, "#batch #head #target source"] | Biases | Literal["causal"] 
 
 - A boolean tensor is True where attention is allowed.
 - A float tensor is added to the scores, with -inf where attention is not allowed.
-- `"causal"` allows each position itself and all earlier positions. No kernel has to read a matrix for it, and none is
-  held in memory: memory then grows with the length, not its square.
+- `"causal"` allows each position itself and all earlier positions. It needs as many target as source positions. No mask
+  is stored, so memory grows with the length, not with its square.
 - None allows all positions."""
 Implementation = Literal["auto", "fused", "explicit"]
 
@@ -56,7 +56,7 @@ def is_fused_faster(query: Tensor, sources: int) -> bool:
         False
     """
     kind = query.device.type
-    # Under autocast the kernel casts its inputs, so the data type of the query (perhaps an fp32 sum) does not decide.
+    # The data type of the query does not decide under autocast: the kernel casts its inputs, and the query may be fp32.
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
     return kind != "cpu" or dtype != torch.bfloat16 or sources > _EXPLICIT_UP_TO
 
@@ -88,7 +88,7 @@ def attention_weights(query: Query, key: KeyValue, mask: Mask) -> Weights:
                 [0.0600, 0.9400]])
     """
     # 1. Scaled dot products: (batch, head, target, size) @ (batch, head, size, source) = (…, target, source).
-    # The queries are scaled, not the scores: there are fewer of them.
+    # The queries are scaled, not the scores: there are fewer queries than scores.
     scores = (query * (1 / math.sqrt(query.shape[-1]))) @ key.transpose(-2, -1)
     # 2. Attention mask: a score of -inf becomes a weight of zero.
     if isinstance(mask, str):
@@ -96,7 +96,7 @@ def attention_weights(query: Query, key: KeyValue, mask: Mask) -> Weights:
     if mask is not None and mask.is_floating_point():
         scores = scores + mask
     elif mask is not None:
-        # Added in place, because masked_fill would copy all scores, and once more in the backward pass.
+        # Added in place: masked_fill would copy all scores, in the forward and in the backward pass.
         scores += torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(~mask, float("-inf"))
     # 3. Softmax over the source positions.
     return scores.softmax(dim=-1)
@@ -189,23 +189,30 @@ class Attention(nn.Module):
 
         Returns:
             Output vectors, `(rows, target, width)`.
+
+        Raises:
+            ValueError: The mask is `"causal"`, but targets and sources differ in number.
         """
-        # 1. Project the queries: (rows, target, width) -> (rows, head, target, size).
         # The batch size is read from the shape, because len() would turn a dynamic size of an exported graph into a
         # constant.
-        query, sources = self._project_query(states, first), key.shape[0]
-        if several := query.shape[0] != sources:
-            # 2. Fold the rows of one source into its target axis: (batch, head, rows / batch · target, size).
+        sources = key.shape[0]
+        if isinstance(mask, str) and states.shape[:2] != (sources, key.shape[2]):
+            raise ValueError("the mask 'causal' needs as many rows and positions of targets as of sources")
+        # 1. Project the queries: (rows, target, width) -> (rows, head, target, size).
+        query = self._project_query(states, first)
+        has_several_rows = query.shape[0] != sources
+        if has_several_rows:
+            # The rows of one source become more target positions: (batch, head, rows / batch · target, size).
             query = query.unflatten(0, (sources, -1)).transpose(1, 2).flatten(2, 3)
-        # 3. Attend with each head, then move the heads behind the positions: (batch, target, head, size).
-        read = self.attend(
+        # 2. Attend with each head, then move the heads behind the positions: (batch, target, head, size).
+        heads = self.attend(
             query, self._repeat_key_value_heads(key), self._repeat_key_value_heads(value), mask
         ).transpose(1, 2)
-        if several:
-            # 4. Unfold the rows again: (rows, target, head, size).
-            read = read.unflatten(1, (-1, states.shape[1])).flatten(0, 1)
-        # 5. Concatenate the heads and project: (rows, target, head · size) -> (rows, target, width).
-        return self.output(read.flatten(2))
+        if has_several_rows:
+            # Separate the rows again: (rows, target, head, size).
+            heads = heads.unflatten(1, (-1, states.shape[1])).flatten(0, 1)
+        # 3. Concatenate the heads and project: (rows, target, head · size) -> (rows, target, width).
+        return self.output(heads.flatten(2))
 
     def attend(self, query: Query, key: KeyValue, value: KeyValue, mask: Mask) -> Query:
         """Compute softmax(q kᵀ / √d) v for each head, between the projections.
@@ -268,8 +275,8 @@ def add_bias_to_mask(mask: Mask, bias: Bias | None) -> Mask:
         bias: Bias of each head, `(head, target, source)`; None for none.
 
     Returns:
-        A float mask `(batch, head, target, source)`: the bias, and -inf where the mask forbids attention. Without a
-        bias, the mask itself.
+        A float mask `(batch, head, target, source)`: the bias, plus a float mask, or with -inf where a boolean mask
+        forbids attention. Without a bias, the mask itself.
 
     Example:
         >>> add_bias_to_mask("causal", torch.tensor([[[0.0, 1.0], [-1.0, 0.0]]]))
@@ -280,7 +287,9 @@ def add_bias_to_mask(mask: Mask, bias: Bias | None) -> Mask:
         return mask
     if isinstance(mask, str):
         mask = causal_mask(bias.shape[1], bias.shape[2], bias.device)
-    return bias[None] if mask is None else bias[None].masked_fill(~mask, float("-inf"))
+    if mask is None:
+        return bias[None]
+    return bias[None] + mask if mask.is_floating_point() else bias[None].masked_fill(~mask, float("-inf"))
 
 
 def causal_mask(targets: int, sources: int, device: torch.device) -> Bool[Tensor, "targets sources"]:

@@ -169,9 +169,12 @@ class Residual(nn.Module):
             x: Input, `(batch, steps, width)`.
             f: Function on vectors of this shape, such as self-attention.
         """
-        if self.before:
-            return x + self.dropout(f(self.norm(x)))
-        return self.norm(x + self.dropout(f(x)))
+        return self.add(x, f(self.branch_input(x)))
+
+    def add(self, x: Vectors, output: Vectors) -> Vectors:
+        """Add the output of `f` to its input, with dropout, and normalize the sum for post-norm."""
+        added = x + self.dropout(output)
+        return added if self.before else self.norm(added)
 
     def branch_input(self, x: Vectors) -> Vectors:
         """Return the input of `f`: normalized vectors for pre-norm, `x` for post-norm."""

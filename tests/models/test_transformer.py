@@ -1,5 +1,7 @@
 """The Transformer compared with torch.nn.Transformer."""
 
+from typing import get_args
+
 import pytest
 import torch
 from torch import nn
@@ -7,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from s2s.errors import UserError
 from s2s.models.base import count_parameters
-from s2s.models.transformer import Settings, build
+from s2s.models.transformer import Positions, Settings, build
 
 
 def _settings(**changes) -> Settings:
@@ -122,6 +124,27 @@ def test_transformer_encoder_and_decoder_positions_are_separate_choices(position
     torch.testing.assert_close(model(source, valid, target), model(source.flip(1), valid, target))
     other = build(_settings(encoder_positions=positions, decoder_positions="none"), 30, 30).eval()
     assert not torch.allclose(other(source, valid, target), other(source.flip(1), valid, target))
+
+
+@pytest.mark.parametrize("positions", get_args(Positions))
+def test_transformer_every_kind_of_positions_but_none_depends_on_the_order(positions):
+    torch.manual_seed(0)
+    model = build(_settings(encoder_positions=positions, decoder_positions=positions), 20, 20).eval()
+    source, order = torch.arange(4, 12)[None], torch.randperm(8)
+    valid = torch.ones_like(source, dtype=torch.bool)
+    states, reordered = (model.encoder(each, valid).states for each in (source, source[:, order]))
+    assert torch.allclose(states[:, order], reordered, atol=1e-5) == (positions == "none")
+
+
+@pytest.mark.parametrize("key", ["activation", "norm_kind", "attention"])
+def test_transformer_every_choice_has_an_implementation(key):
+    choices = get_args(Settings.model_fields[key].annotation)
+    source, states = torch.tensor([[5, 6, 7]]), []
+    for choice in choices:
+        torch.manual_seed(0)
+        states.append(build(_settings(**{key: choice}), 20, 20).eval().encoder(source, source > 0).states)
+    alike = [torch.allclose(states[0], other, atol=1e-5) for other in states[1:]]
+    assert all(alike) if key == "attention" else not any(alike)
 
 
 def test_transformer_later_targets_never_reach_earlier_states():

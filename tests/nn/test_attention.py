@@ -74,6 +74,16 @@ def test_attention_causal_mask_that_is_not_written_out_is_the_one_that_is(case, 
     assert torch.equal(attention.weights(states, offers[0], "causal"), attention.weights(states, offers[0], matrix))
 
 
+@pytest.mark.parametrize("implementation", ["fused", "explicit"])
+def test_attention_causal_mask_of_fewer_targets_or_more_rows_is_refused(case, implementation):
+    _, states, _ = case
+    attention = _attention(implementation)
+    key, value = attention.project_keys_values(states)
+    for targets, keys, values in ((states[:, -2:], key, value), (states, key[:1], value[:1])):
+        with pytest.raises(ValueError, match="as many rows and positions"):
+            attention(targets, keys, values, "causal")
+
+
 def test_attention_weights_sum_to_one_over_real_sources_and_padding_gets_none(case):
     targets, sources, mask = case
     attention = _attention("auto")

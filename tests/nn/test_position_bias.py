@@ -155,6 +155,8 @@ def test_biased_mask_is_minus_infinity_at_masked_positions_and_the_bias_elsewher
     assert causal[:, ~seen].max() == float("-inf")
     assert torch.equal(add_bias_to_mask(None, bias)[0], bias)
     assert add_bias_to_mask("causal", None) == "causal"
+    # A float mask is a bias itself.
+    assert torch.equal(add_bias_to_mask(masked, bias), masked + bias)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
