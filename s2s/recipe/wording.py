@@ -70,14 +70,17 @@ def cut(text: str) -> str:
 
 
 def nearest(word: str, known: Collection[str]) -> str | None:
-    """Return the most similar known word, or None if none is similar.
+    """Return the most similar known word, or None if none is similar; upper and lower case are equal.
 
     Example:
         >>> nearest("trainig", ["training", "decoding"])
         'training'
+        >>> nearest("AdamW", ["adam", "adamw"])
+        'adamw'
     """
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return near[0] if near else None
+    lowered = {each.lower(): each for each in reversed(list(known))}
+    near = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
+    return lowered[near[0]] if near else None
 
 
 def near_files(name: str, there: Iterable[str], most: int = 1) -> list[str]:
