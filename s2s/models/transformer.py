@@ -57,8 +57,8 @@ class Blocks(Section):
     max_positions: Length = 1024
     """Longest sequence in tokens for learned positions; the other kinds have no limit."""
     max_distance: Annotated[int, Field(ge=17, le=1_000_000)] = 128
-    """Distance in tokens from which on all share one bias of `relative` positions. What training texts are too short
-    for stays untrained: where longer texts will come, at most half of the length of training texts."""
+    """Distance in tokens from which on all distances share one bias of `relative` positions. Distances that no training
+    text reaches stay untrained: if longer texts are expected, set at most half of the length of the training texts."""
     dropout: Probability = 0.1
     """Dropout rate of the embeddings and of each block's output."""
     attention_dropout: Probability = 0.0

@@ -74,11 +74,11 @@ class DataSettings(PairSettings):
     @model_validator(mode="after")
     def _check_corpora(self) -> Self:
         if self.join > 1 and (self.more or self.prefix):
-            raise ValueError("join is of one corpus without a prefix; set join: 1, or leave out more and prefix")
+            raise ValueError("join needs a single corpus without a prefix; set join: 1, or leave out more and prefix")
         if not self.more and (self.weight != 1 or self.mixing != "size"):
-            raise ValueError("weight and mixing say nothing of one corpus; name others in more, or leave both out")
+            raise ValueError("weight and mixing have no effect on a single corpus; name others in more, or leave both out")
         if "data" in self.more:
-            raise ValueError("a corpus in more is called data, as this one is in what is told; give it another name")
+            raise ValueError("the name data is that of the first corpus; give this corpus in more another name")
         return self
 
     @property
