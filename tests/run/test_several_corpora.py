@@ -237,9 +237,9 @@ def test_prefix_marks_are_tokens(kind):
         ("more: {two: {train: two.tsv, weight: 0}}", r"data\.more\.two\.weight: is 0"),
         ("weight: 2", "weight and mixing have no effect on a single corpus"),
         ("mixing: equal", "weight and mixing have no effect on a single corpus"),
-        ("join: 3, more: {two: {train: two.tsv}}", "join is of one corpus"),
+        ("join: 3, more: {two: {train: two.tsv}}", "join needs a single corpus"),
         ("more: {two: {train: 30}}", r"data\.more\.two"),
-        ("more: {data: {train: two.tsv}}", "a corpus in more is called data"),
+        ("more: {data: {train: two.tsv}}", "the name data is that of the first corpus"),
         ("more: {two: {train: two.tsv, filters: {max_words: 1}}}", r"no training pair is left of it \(data\.more\.two"),
     ],
 )

@@ -37,11 +37,11 @@ class DocumentSettings(schema.PlainTextSettings):
         if self.corpus == "built-in":
             for name in ("train", "validation", "test"):
                 if isinstance(split := getattr(self, name), str) and split != name:
-                    raise ValueError(f"{name} is {split!r}, but of the built-in corpus it is a number of sentences")
+                    raise ValueError(f"{name} is {split!r}; for the built-in corpus, set a number of sentences")
             if self.text != type(self).model_fields["text"].default:
                 raise ValueError(f"text is {self.text!r}, but the built-in corpus has no columns: leave it out")
         elif isinstance(self.train, int):
-            raise ValueError(f"train is {self.train}; only the built-in corpus is made to measure: name a file")
+            raise ValueError(f"train is {self.train}; a number of sentences needs the built-in corpus; name a file")
         return self
 
 

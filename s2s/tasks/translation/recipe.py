@@ -76,7 +76,8 @@ class DataSettings(PairSettings):
         if self.join > 1 and (self.more or self.prefix):
             raise ValueError("join needs a single corpus without a prefix; set join: 1, or leave out more and prefix")
         if not self.more and (self.weight != 1 or self.mixing != "size"):
-            raise ValueError("weight and mixing have no effect on a single corpus; name others in more, or leave both out")
+            what = "weight and mixing have no effect on a single corpus"
+            raise ValueError(f"{what}; name others in more, or leave both out")
         if "data" in self.more:
             raise ValueError("the name data is that of the first corpus; give this corpus in more another name")
         return self
