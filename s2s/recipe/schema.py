@@ -188,6 +188,7 @@ OptimizerName = Literal[
     "rprop",
 ]
 # fmt: on
+ScheduleName = Literal["inverse-sqrt", "cosine", "linear", "constant"]
 _ADAM_LIKE = ("adam", "adamw", "muon", "nadam", "radam", "adamax")
 # Optimizers that use a key.
 _READERS = {
@@ -210,8 +211,9 @@ class OptimizationSettings(Section):
     embeddings, the output layer and all vectors, both at `learning_rate` (updates are scaled as in Liu et al. 2025)."""
     learning_rate: PositiveFloat = 1e-3
     """Peak learning rate, reached at the end of the warm-up."""
-    schedule: Literal["inverse-sqrt", "cosine", "linear", "constant"] = "inverse-sqrt"
-    """Learning-rate schedule after the warm-up; `cosine` and `linear` decay to zero at the last step."""
+    schedule: ScheduleName = "inverse-sqrt"
+    """Learning-rate schedule after the warm-up. `cosine` and `linear` decay over the whole run, and would reach zero one
+    step after the last."""
     warmup: Annotated[int, Field(ge=0, le=1_000_000_000)] | Share = 400
     """Steps during which the learning rate rises linearly from zero. A number below 1 is a fraction of `updates`; the
     run's recipe keeps the resulting number of steps."""
@@ -227,7 +229,8 @@ class OptimizationSettings(Section):
     """Weight decay of matrices; biases, norms and embeddings are exempt."""
     l1: NonNegativeFloat = 0.0
     """L1 penalty: adds this times the sum of absolute values to the loss, for the same tensors as `weight_decay`. With
-    `adamw` it is decoupled: each weight moves toward zero by this times the learning rate, and stops at zero."""
+    `adamw` and `muon` it is decoupled: each weight moves toward zero by this times the learning rate, and stops at
+    zero."""
     clip: PositiveFloat | None = 1.0
     """Gradient clipping: maximum global gradient norm; null disables it."""
     ema: Share | None = None
@@ -243,12 +246,17 @@ class OptimizationSettings(Section):
     """Checkpoint averaging: when training ends, average the weights of this many last checkpoints, and use the average
     for inference."""
 
+    @property
+    def depends_on_updates(self) -> bool:
+        """True if the learning rate of each step depends on `updates`: a longer run has another schedule."""
+        return self.schedule in ("cosine", "linear")
+
     @model_validator(mode="after")
     def _set_warmup(self) -> "OptimizationSettings":
         if isinstance(self.warmup, float):
             # Resolved once: if the number of steps changes later, a schedule that has started stays the same.
             object.__setattr__(self, "warmup", min(max(1, round(self.warmup * self.updates)), self.updates - 1))
-        if self.warmup >= self.updates and self.schedule in ("cosine", "linear"):
+        if self.warmup >= self.updates and self.depends_on_updates:
             raise ValueError(
                 f"warmup ({self.warmup}) must be below updates ({self.updates}) with schedule {self.schedule}; "
                 "set training.warmup=0.1 (a share of the updates), or raise updates"

@@ -446,7 +446,7 @@ def _restore(trainer: Trainer[nn.Module, BaseBatch], checkpoints: Checkpoints, p
             if place is not None:
                 folders.set_num_updates(place / folders.RECIPE, now.updates)
         print_fn(f"training.updates changed from {then.updates:,} to {now.updates:,}")
-        if now.schedule in ("cosine", "linear") and last is not None:
+        if now.depends_on_updates and last is not None:
             done = int(last.name)
             before, after = (
                 f"{rate:.2e}" for rate in (learning_rate(max(1, done), then), learning_rate(done + 1, now))

@@ -3,7 +3,7 @@
 import inspect
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from s2s.errors import UserError
-from s2s.recipe.schema import OptimizationSettings
+from s2s.recipe.schema import OptimizationSettings, ScheduleName
 from s2s.recipe.wording import suggestion
 
 _CLASSES: dict[str, type[Optimizer]] = {
@@ -47,15 +47,24 @@ def learning_rate(update: int, settings: OptimizationSettings) -> float:
         >>> [round(learning_rate(update, settings), 2) for update in range(1, 10)]
         [0.25, 0.5, 0.75, 1.0, 0.83, 0.67, 0.5, 0.33, 0.17]
     """
-    warmup, peak = settings.warmup, settings.learning_rate
-    if update <= warmup:
-        return peak * update / warmup
-    if settings.schedule == "inverse-sqrt":
-        return peak * math.sqrt(max(warmup, 1) / update)
-    if settings.schedule == "constant":
-        return peak
-    done = min(1.0, (update - warmup) / (settings.updates - warmup + 1))
-    return peak * (0.5 * (1 + math.cos(math.pi * done)) if settings.schedule == "cosine" else 1 - done)
+    if update <= settings.warmup:
+        return settings.learning_rate * update / settings.warmup
+    return settings.learning_rate * _SCHEDULES[settings.schedule](update, settings)
+
+
+def _decayed(update: int, settings: OptimizationSettings) -> float:
+    """Return the share of the decay that is done: 0 at the end of the warm-up, 1 at the step after the last one."""
+    return min(1.0, (update - settings.warmup) / (settings.updates - settings.warmup + 1))
+
+
+# Share of the peak learning rate at a step after the warm-up. Schedules that read `updates` also belong to
+# `OptimizationSettings.depends_on_updates`.
+_SCHEDULES: dict[ScheduleName, Callable[[int, OptimizationSettings], float]] = {
+    "inverse-sqrt": lambda update, settings: math.sqrt(max(settings.warmup, 1) / update),
+    "cosine": lambda update, settings: 0.5 * (1 + math.cos(math.pi * _decayed(update, settings))),
+    "linear": lambda update, settings: 1 - _decayed(update, settings),
+    "constant": lambda update, settings: 1.0,
+}
 
 
 def layer_name(name: str) -> str:

@@ -43,7 +43,9 @@ def test_wheel_holds_every_package_and_the_recipes():
 
 
 def test_shipped_recipe_page_of_keys_is_made_from_the_schema():
-    assert (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8") == reference(schemas())
+    assert (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8") == reference(schemas()), (
+        "s2s recipe reference > docs/recipe.md"
+    )
 
 
 def _fields(section: type[BaseModel]) -> Iterator[tuple[type[BaseModel], str]]:

@@ -1,11 +1,13 @@
 """Learning-rate schedules, clipping, EMA and optimizer state."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
 from torch import nn
 
+from s2s.recipe.schema import OptimizationSettings, ScheduleName
 from s2s.tasks.translation.recipe import TrainingSettings
 from s2s.training.optimization import OptimizerWrapper, layer_name, learning_rate
 
@@ -24,7 +26,7 @@ def test_optimization_warm_up_as_a_share_is_the_number_of_updates_that_it_makes(
         assert rates.index(max(rates)) == max(0, expected - 1)
 
 
-@pytest.mark.parametrize("schedule", ["inverse-sqrt", "cosine", "linear", "constant"])
+@pytest.mark.parametrize("schedule", get_args(ScheduleName))
 def test_optimization_rate_rises_linearly_to_its_peak_and_never_above(schedule):
     settings = _settings(schedule=schedule)
     rates = [learning_rate(u, settings) for u in range(1, 101)]
@@ -42,6 +44,19 @@ def test_optimization_each_schedule_is_its_formula():
     # the last update still learns; zero comes after it
     assert learning_rate(101, cosine) == learning_rate(101, linear) == 0
     assert learning_rate(1, _settings(warmup=0)) == pytest.approx(0.5)
+
+
+def test_learning_rate_schedule_without_an_implementation_is_an_error():
+    settings = OptimizationSettings.model_construct(schedule="step", updates=100, warmup=10)
+    with pytest.raises(KeyError, match="step"):
+        learning_rate(40, settings)
+
+
+@pytest.mark.parametrize("schedule", get_args(ScheduleName))
+def test_learning_rate_depends_on_the_number_of_updates_where_the_settings_say_so(schedule):
+    short, long = (_settings(schedule=schedule, updates=updates) for updates in (100, 200))
+    differs = [learning_rate(update, short) != learning_rate(update, long) for update in range(11, 101)]
+    assert differs == [short.depends_on_updates] * 90
 
 
 def _model() -> nn.Module:
