@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ruamel.yaml.error import YAMLError
+
 from s2s.errors import UserError, quote_path
 from s2s.files import (
     EXPORTED,
@@ -23,6 +25,7 @@ from s2s.files import (
     write_atomically,
     write_folder_atomically,
 )
+from s2s.recipe.page import read_value
 from s2s.recipe.reading import dump, local_paths, write
 from s2s.recipe.schema import TrainRecipe
 from s2s.run.tasks import read, schema_of
@@ -277,15 +280,26 @@ def _check_same(folder: Path, length: list[str]) -> None:
     if not saved:
         return
     last = saved[max(saved)]
-    now, then = (read(path / RECIPE, length) for path in (folder, last))
-    if length and now.training.updates < max(saved):
+    # Checked before the recipe is validated, because a warm-up may not fit the fewer updates, and cannot be changed.
+    updates = _wanted_updates(length[-1]) if length else None
+    if updates is not None and updates < max(saved):
         raise UserError(f"the run already has {max(saved)} updates", where=length[-1], remedy="set a larger number")
+    now, then = (read(path / RECIPE, length) for path in (folder, last))
     if keys := changed_settings(now, then):
         raise UserError(
             f"{', '.join(keys)} changed since the last checkpoint",
             where=str(folder / RECIPE),
             remedy=f"copy {quote_path(last / RECIPE)} over it, or start a new run with run.dir=DIR",
         )
+
+
+def _wanted_updates(override: str) -> int | None:
+    """Return the number of an override of `training.updates`; None if it is none, which reading the recipe reports."""
+    try:
+        value = read_value(override.partition("=")[2])
+    except YAMLError:
+        return None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def changed_settings(one: TrainRecipe, other: TrainRecipe) -> list[str]:

@@ -250,8 +250,13 @@ def test_resume_with_more_updates_warns_of_a_cosine_schedule(folder, capsys):
     _s2s("train", "cosine", "--resume", "training.updates=8")
     assert "the cosine schedule now ends at the new last update" in capsys.readouterr().out
     assert [json.loads(line)["update"] for line in _lines(folder / "cosine") if "count" in line] == list(range(1, 9))
-    with pytest.raises(UserError, match="the run already has 8 updates"):
-        _s2s("train", "cosine", "--resume", "training.updates=7")
+    # 1 does not fit the warm-up, which cannot be changed with --resume
+    for fewer in ("7", "1"):
+        with pytest.raises(UserError, match="the run already has 8 updates"):
+            _s2s("train", "cosine", "--resume", f"training.updates={fewer}")
+    for wrong in ("[", "true", "many", "9" * 5000):
+        with pytest.raises(UserError, match=r"training\.updates"):
+            _s2s("train", "cosine", "--resume", f"training.updates={wrong}")
 
 
 @contextmanager
