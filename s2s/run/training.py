@@ -22,7 +22,7 @@ from s2s.errors import UserError, counted, printable, quote_path
 from s2s.files import check_unlinked, read_file, remove_unfinished
 from s2s.models.base import count_parameters
 from s2s.nn.precision import fp32_layers
-from s2s.recipe.schema import FineTunedRecipe, PieceSettings, SearchRecipe, TrainRecipe
+from s2s.recipe.schema import FineTunedRecipe, OptimizationSettings, PieceSettings, SearchRecipe, TrainRecipe
 from s2s.run import folder as folders
 from s2s.run import manifest
 from s2s.run.inference import data_hashes, evaluate, load_tokenizers
@@ -156,6 +156,7 @@ def run_training(
                 source = open_pretrained(recipe)
                 recipe = source.adapt_recipe(recipe)
             task.check(recipe)
+            _warn_of_long_warmup(recipe.training, print_fn)
 
         # 2. Data and tokenizers.
         tokenizers = load_tokenizers(folder, recipe) if folder else source.tokenizers if source else ()
@@ -310,6 +311,15 @@ def build_trainer(
     scales = initialization.scales if initialization else None
     examples, loss = task.examples(recipe, data, model.to(device_context.device)), task.loss(recipe)
     return Trainer(model, examples, loss, recipe.training, recipe.seeds, device_context, scales), initialization
+
+
+def _warn_of_long_warmup(training: OptimizationSettings, print_fn: PrintFn) -> None:
+    if training.warmup > training.updates:
+        print_fn(
+            f"training.warmup: {training.warmup:,} updates of warm-up are more than training.updates "
+            f"({training.updates:,}); the learning rate ends at {learning_rate(training.updates, training):.2e} instead "
+            f"of {training.learning_rate:.2e}. For a shorter warm-up: training.warmup=0.1 (a share of the updates)"
+        )
 
 
 def _print_lowered_sizes(recipe: TrainRecipe, tokenizers: Mapping[str, Tokenizer], print_fn: PrintFn) -> None:

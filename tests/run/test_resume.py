@@ -151,6 +151,24 @@ def test_train_refuses_to_overwrite_or_resume_by_accident(tmp_path, monkeypatch)
     assert len(_losses(tmp_path / "runs/tiny")) == 8
 
 
+def test_warmup_longer_than_the_run_is_a_warning_at_its_start(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    for schedule in ("constant", "inverse-sqrt"):
+        words = ("tiny.yaml", f"training.schedule={schedule}", "training.updates=4", f"run.dir={schedule}")
+        short = _here(*words)
+        assert short.exception is None
+        assert (
+            "training.warmup: 10 updates of warm-up are more than training.updates (4); the learning rate ends at "
+            "1.20e-03 instead of 3.00e-03. For a shorter warm-up: training.warmup=0.1" in short.output
+        )
+    # no advice that --resume refuses
+    assert "training.warmup" not in _here("constant", "--resume").output
+    reached = _here("tiny.yaml", "training.updates=10", "run.dir=reached")
+    assert reached.exception is None
+    assert "training.warmup" not in reached.output
+
+
 @pytest.mark.slow
 def test_resume_keeps_the_precision(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
