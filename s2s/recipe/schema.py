@@ -212,8 +212,8 @@ class OptimizationSettings(Section):
     learning_rate: PositiveFloat = 1e-3
     """Peak learning rate, reached at the end of the warm-up."""
     schedule: ScheduleName = "inverse-sqrt"
-    """Learning-rate schedule after the warm-up. `cosine` and `linear` decay over the whole run, and would reach zero one
-    step after the last."""
+    """Learning-rate schedule after the warm-up. `cosine` and `linear` decay over the whole run, and would reach zero at
+    the step after the last one."""
     warmup: Annotated[int, Field(ge=0, le=1_000_000_000)] | Share = 400
     """Steps during which the learning rate rises linearly from zero. A number below 1 is a fraction of `updates`; the
     run's recipe keeps the resulting number of steps."""

@@ -5,28 +5,64 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, nn, optim
 from torch.optim import Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from s2s.errors import UserError
-from s2s.recipe.schema import OptimizationSettings, ScheduleName
+from s2s.recipe.schema import OptimizationSettings, OptimizerName, ScheduleName
 from s2s.recipe.wording import suggestion
+from s2s.training.muon import Muon
 
-_CLASSES: dict[str, type[Optimizer]] = {
-    name.lower(): found
-    for name, found in vars(torch.optim).items()
-    if isinstance(found, type) and issubclass(found, Optimizer)
+
+@dataclass(frozen=True)
+class _Optimizer:
+    """An optimizer of the recipe.
+
+    Attributes:
+        kind: Its class.
+        arguments: Key of the recipe by argument of the class, besides `lr` and `weight_decay`.
+        fixed: Arguments that are the same for all recipes. A fused kernel skips the update on the device if `found_inf`
+            is 1. For the others, the CPU has to wait for the result and skip it.
+        decoupled: The L1 penalty is applied after the step instead of in the gradient, as is the class's weight decay.
+        others: Optimizer of all parameters except the matrices of hidden layers; None: this one.
+    """
+
+    kind: type[Optimizer]
+    arguments: Mapping[str, str]
+    fixed: Mapping[str, object] = field(default_factory=dict)
+    decoupled: bool = False
+    others: OptimizerName | None = None
+
+
+_ADAM = {"betas": "betas", "eps": "epsilon"}
+_EPSILON = {"eps": "epsilon"}
+_MOMENTUM = {"momentum": "momentum", "nesterov": "nesterov"}
+_FUSED = {"fused": True}
+# Steps as large as AdamW's, so that both optimizers have the same learning rate (Liu et al. 2025).
+_AS_LARGE_AS_ADAMW = {"adjust_lr_fn": "match_rms_adamw"}
+# `s2s.recipe.schema` lists the optimizers that use a key.
+_OPTIMIZERS: dict[OptimizerName, _Optimizer] = {
+    "adam": _Optimizer(optim.Adam, _ADAM, _FUSED),
+    "adamw": _Optimizer(optim.AdamW, _ADAM, _FUSED, decoupled=True),
+    "sgd": _Optimizer(optim.SGD, _MOMENTUM, _FUSED),
+    "muon": _Optimizer(Muon, _MOMENTUM, _AS_LARGE_AS_ADAMW, decoupled=True, others="adamw"),
+    "adadelta": _Optimizer(optim.Adadelta, _EPSILON),
+    "adafactor": _Optimizer(optim.Adafactor, {}),
+    "adagrad": _Optimizer(optim.Adagrad, _EPSILON),
+    "adamax": _Optimizer(optim.Adamax, _ADAM),
+    "asgd": _Optimizer(optim.ASGD, {}),
+    "nadam": _Optimizer(optim.NAdam, _ADAM),
+    "radam": _Optimizer(optim.RAdam, _ADAM),
+    "rmsprop": _Optimizer(optim.RMSprop, {"eps": "epsilon", "momentum": "momentum"}),
+    "rprop": _Optimizer(optim.Rprop, {}),
 }
-# Optimizers with a fused kernel, which changes nothing if `found_inf` is 1; for others the host decides.
-_FUSED = ("adam", "adamw", "sgd")
-# Recipe key: torch's argument.
-_ARGUMENTS = {"betas": "betas", "epsilon": "eps", "momentum": "momentum", "nesterov": "nesterov"}
-# Output layers of all models. AdamW optimizes them and the embeddings, if the other parameters have Muon.
+# Output layers of all models.
 _OUTPUT_LAYERS = ("projection.weight", "head.weight")
 
 
@@ -150,12 +186,12 @@ class OptimizerWrapper:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
         # One parameter group for each optimizer, decay and scale; `scale` and `l1` are keys of our own.
-        groups: dict[str, dict[tuple[bool, float], list[tuple[str, nn.Parameter]]]] = {"muon": {}, "adamw": {}}
-        if settings.optimizer != "muon":
-            groups = {settings.optimizer: {}}
+        others = _OPTIMIZERS[settings.optimizer].others or settings.optimizer
+        groups: dict[OptimizerName, dict[tuple[bool, float], list[tuple[str, nn.Parameter]]]]
+        groups = {settings.optimizer: {}, others: {}}
         for name, p in zip(self.names, self.parameters, strict=True):
-            is_matrix = p.dim() == 2 and id(p) not in embeddings and name not in _OUTPUT_LAYERS
-            kind = settings.optimizer if settings.optimizer != "muon" or is_matrix else "adamw"
+            is_hidden_matrix = p.dim() == 2 and id(p) not in embeddings and name not in _OUTPUT_LAYERS
+            kind = settings.optimizer if is_hidden_matrix else others
             decays = bool(settings.weight_decay or settings.l1) and p.dim() > 1 and id(p) not in embeddings
             groups[kind].setdefault((decays, (scales or {}).get(name, 1.0)), []).append((name, p))
         self.optimizers = [
@@ -209,7 +245,7 @@ class OptimizerWrapper:
         clip = self.settings.clip
         if clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, clip, norm)
-        decoupled = self.settings.optimizer in ("adamw", "muon")
+        decoupled = _OPTIMIZERS[self.settings.optimizer].decoupled
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["scale"] * learning_rate(update, self.settings)
@@ -230,29 +266,25 @@ class OptimizerWrapper:
         for p in self.parameters:
             p.grad = None
 
-    def per_microbatch_grad_norms(self, losses: Iterable[Tensor], norms: list[Tensor]) -> Iterator[Tensor]:
-        """Measure the gradient norm of each micro-batch during gradient accumulation.
+    def gradient_norm(self) -> Tensor:
+        """Compute the norm of the whole gradient, of one micro-batch for example, on the device."""
+        return nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+
+    def take_gradients(self) -> list[Tensor | None]:
+        """Return the gradients of the parameters, and clear them; None for a parameter without a gradient."""
+        gradients = [p.grad for p in self.parameters]
+        self.zero_grad()
+        return gradients
+
+    def add_gradients(self, gradients: Sequence[Tensor | None]) -> None:
+        """Add to the gradients of the parameters: `earlier + present`, the order in which autograd sums.
 
         Args:
-            losses: Iterator that computes the gradient of a micro-batch before it yields its loss.
-            norms: List to which the norm of each micro-batch is appended.
-
-        Yields:
-            The losses. At the end, the parameters have the accumulated gradient.
+            gradients: Gradients of earlier micro-batches, from `take_gradients`; they are overwritten.
         """
-        whole: list[Tensor | None] = [None] * len(self.parameters)
-        for loss in losses:
-            own = [p.grad for p in self.parameters]
-            norms.append(nn.utils.get_total_norm([part for part in own if part is not None]))
-            # Summed in the order of autograd.
-            whole = [
-                part if before is None else before if part is None else before.add_(part)
-                for before, part in zip(whole, own, strict=True)
-            ]
-            self.zero_grad()
-            yield loss
-        for p, gradient in zip(self.parameters, whole, strict=True):
-            p.grad = gradient
+        for p, earlier in zip(self.parameters, gradients, strict=True):
+            if earlier is not None:
+                p.grad = earlier if p.grad is None else earlier.add_(p.grad)
 
     @contextmanager
     def use_ema_weights(self) -> Iterator[None]:
@@ -294,8 +326,10 @@ class OptimizerWrapper:
                     yield optimizer, kind, name, p
 
     def _averages(self) -> dict[str, Tensor]:
+        if self.average is None:
+            return {}
         # Detached, so that these tensors remain the EMA weights inside of `use_ema_weights`.
-        return {f"average.{name}": a.detach() for name, a in zip(self.names, self.average or [], strict=False)}
+        return {f"average.{name}": a.detach() for name, a in zip(self.names, self.average, strict=True)}
 
     def expected(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], set[str]]:
         """Describe the state that a checkpoint must contain.
@@ -340,28 +374,13 @@ class OptimizerWrapper:
         return self._initial_states[key]
 
 
-def _build(name: str, settings: OptimizationSettings, groups: Sequence[dict[str, Any]]) -> Optimizer:
+def _build(name: OptimizerName, settings: OptimizationSettings, groups: Sequence[dict[str, Any]]) -> Optimizer:
     # Keep `Optimizer.add_param_group` from importing torch._dynamo, which takes as long as importing torch.
     added = inspect.unwrap(Optimizer.add_param_group)
     vars(added).setdefault("__dynamo_disable", added)
-    kind = _CLASSES[name]
-    if name == "muon":
-        from s2s.training.muon import Muon
-
-        kind = Muon
-    known = inspect.signature(kind).parameters
-    arguments: dict[str, Any] = {
-        theirs: getattr(settings, ours)
-        for ours, theirs in _ARGUMENTS.items()
-        # Adafactor's eps is a pair, and Muon's eps guards another quantity than Adam's.
-        if theirs in known and not (theirs == "eps" and name in ("adafactor", "muon"))
-    }
-    if name in _FUSED:
-        arguments["fused"] = True
-    if name == "muon":
-        # Steps as large as AdamW's, so that both optimizers have the same learning rate (Liu et al. 2025).
-        arguments["adjust_lr_fn"] = "match_rms_adamw"
-    return kind(list(groups), lr=settings.learning_rate, **arguments)  # pyright: ignore[reportCallIssue]
+    found = _OPTIMIZERS[name]
+    arguments: dict[str, Any] = {argument: getattr(settings, key) for argument, key in found.arguments.items()}
+    return found.kind(list(groups), lr=settings.learning_rate, **arguments, **found.fixed)  # pyright: ignore[reportCallIssue]
 
 
 @torch.no_grad()

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from s2s.data.dataset import (
     BaseBatch,
     Examples,
+    Plan,
     Prefetcher,
     group_into_steps,
     is_asynchronous,
@@ -103,8 +104,10 @@ class Trainer(Generic[Model, Batch]):
         self.optimization = OptimizerWrapper(model, training, scales)
         self.update = 0
         # The mean batch size can differ between epochs; the number of accumulation steps must not.
-        self.micro_batches = examples.accumulation_steps(examples.make_batches(seeds.data, 0))
-        self._start_at(0, 0)
+        batches = examples.make_batches(seeds.data, 0)
+        self.micro_batches = examples.accumulation_steps(batches)
+        self.epoch, self.position = 0, 0
+        self._group(batches)
         check_world_size(self.distributed, [sum(map(len, group)) for group in self.groups], training.noise_scale)
         if training.noise_scale and all(len(group) < 2 for group in self.groups):
             raise UserError(
@@ -204,9 +207,13 @@ class Trainer(Generic[Model, Batch]):
         self.load_state(self.distributed.broadcast_tensors(tensors), self.distributed.broadcast_object(place))
 
     def _start_at(self, epoch: int, position: int) -> None:
-        """Make the batches of an epoch, as rows of examples in groups of one step, and continue at a step of it."""
+        """Make the batches of an epoch, and continue at a step of it."""
         self.epoch, self.position = epoch, position
-        self.groups = group_into_steps(self.examples.make_batches(self.seeds.data, epoch), self.micro_batches)
+        self._group(self.examples.make_batches(self.seeds.data, epoch))
+
+    def _group(self, batches: Plan) -> None:
+        """Group the batches of an epoch, rows of examples, into steps, and split each step among the ranks."""
+        self.groups = group_into_steps(batches, self.micro_batches)
         self._shares = [
             shard_batches(group, self.distributed.rank, self.distributed.world_size) for group in self.groups
         ]
@@ -228,15 +235,20 @@ class Trainer(Generic[Model, Batch]):
             len(batches),
         )
         count = max(1, int(items))
-        # 3. Gradient accumulation over micro-batches. A rank can have none. `losses` is lazy: `list` below runs the
-        #    forward and backward passes, and noise-scale measurement looks at the gradient after each of them.
+        # 3. Gradient accumulation over micro-batches: forward and backward pass of each. A rank can have none.
         self._seed_dropout(number)
         self.model.train()
+        losses: list[Tensor] = []
         part_norms: list[Tensor] = []
-        losses = (self._add_gradient(self._compute, count, batch) for batch in batches)
-        if self.settings.noise_scale and len(batches) > 1:
-            losses = self.optimization.per_microbatch_grad_norms(losses, part_norms)
-        loss = torch.stack(list(losses) or [torch.zeros((), device=device)]).sum()
+        measures_noise = self.settings.noise_scale and len(batches) > 1
+        for batch in batches:
+            # The noise scale needs the gradient of each micro-batch before it is added to that of the earlier ones.
+            earlier = self.optimization.take_gradients() if measures_noise else None
+            losses.append(self._add_gradient(self._compute, count, batch))
+            if earlier is not None:
+                part_norms.append(self.optimization.gradient_norm())
+                self.optimization.add_gradients(earlier)
+        loss = torch.stack(losses or [torch.zeros((), device=device)]).sum()
         # 4. The all-reduce of data-parallel training.
         loss = self.distributed.all_reduce_gradients(self.optimization.parameters, loss)
         # The GPU is still computing this gradient, so it does not idle while the previous step is checked.

@@ -143,6 +143,25 @@ def test_optimizer_names_are_those_of_torch():
     assert {*OPTIMIZERS} == CLASSES.keys() - {"optimizer", "lbfgs", "sparseadam"}
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer_keys_that_the_recipe_accepts_are_those_that_its_classes_get(name):
+    for key, argument, values in (
+        ("betas", "betas", {"betas": (0.8, 0.9)}),
+        ("epsilon", "eps", {"epsilon": 1e-4}),
+        ("momentum", "momentum", {"momentum": 0.5}),
+        ("nesterov", "nesterov", {"momentum": 0.5, "nesterov": True}),
+    ):
+        # not validated, so that a class that gets a refused key shows it
+        optimization = OptimizerWrapper(_model(), _settings(optimizer=name).model_copy(update=values))
+        gets = any(each.defaults.get(argument) == values[key] for each in optimization.optimizers)
+        try:
+            _settings(optimizer=name, **values)
+        except ValidationError:
+            assert not gets, key
+        else:
+            assert gets, key
+
+
 @pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name != "muon"])
 def test_optimizer_steps_as_its_torch_class_does_from_the_same_settings(name):
     ours, other = _model().double(), _model().double()
