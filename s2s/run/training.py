@@ -318,7 +318,8 @@ def _warn_of_long_warmup(training: OptimizationSettings, print_fn: PrintFn) -> N
         print_fn(
             f"training.warmup: {training.warmup:,} updates of warm-up are more than training.updates "
             f"({training.updates:,}); the learning rate ends at {learning_rate(training.updates, training):.2e} "
-            f"instead of {training.learning_rate:.2e}. For a shorter warm-up: training.warmup=0.1 (a share of the updates)"
+            f"instead of {training.learning_rate:.2e}. For a shorter warm-up: training.warmup=0.1 (a share of the "
+            "updates)"
         )
 
 
