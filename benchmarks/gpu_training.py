@@ -14,8 +14,8 @@ from s2s.data.tokenized import TokenizedDataset
 from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import SeedSettings
+from s2s.tasks.seq2seq import translation_trainer
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
-from s2s.tasks.translation.task import translation_trainer
 from s2s.training.device import DeviceContext
 from s2s.training.precision import benchmark_precision
 

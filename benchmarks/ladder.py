@@ -19,8 +19,8 @@ from s2s.decoding.generate import TextTranslator
 from s2s.recipe.schema import DeviceSettings
 from s2s.run.inference import load
 from s2s.tasks.base import LoadedModel
+from s2s.tasks.seq2seq import translation_trainer
 from s2s.tasks.translation.prepared import PreparedTranslation, prepare
-from s2s.tasks.translation.task import translation_trainer
 from s2s.training.device import select_device, setup_process
 from s2s.training.step import StepResult
 

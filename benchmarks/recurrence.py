@@ -22,8 +22,8 @@ from benchmarks.keeping import asked
 from s2s.data.tokenized import TokenizedDataset
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.tasks.seq2seq import translation_trainer
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
-from s2s.tasks.translation.task import translation_trainer
 from s2s.training.device import select_device, setup_process
 
 Form = Callable[[], Tensor]

@@ -32,8 +32,8 @@ from s2s.models.base import Seq2Seq
 from s2s.nn.embeddings import sinusoids
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.tasks.seq2seq import translation_trainer
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
-from s2s.tasks.translation.task import translation_trainer
 from s2s.training.device import select_device, setup_process
 from s2s.training.precision import benchmark_precision as measure_precision
 from s2s.training.trainer import Trainer

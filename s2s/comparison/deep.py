@@ -7,8 +7,8 @@ from typing import Any
 from s2s.comparison.runs import prepared
 from s2s.comparison.spec import Trial
 from s2s.comparison.translation import built_in, sizes_of, trainer_for, unigram_loss
+from s2s.tasks.seq2seq import mean_loss
 from s2s.tasks.translation.recipe import BatchSettings, Recipe
-from s2s.tasks.translation.task import mean_loss
 from s2s.training.device import select_device
 
 

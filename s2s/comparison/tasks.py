@@ -30,8 +30,8 @@ from s2s.run.training import build_trainer, resume, train
 from s2s.tasks.classification.data import LabelledTexts
 from s2s.tasks.classification.task import build_classifier, starts_with_bos
 from s2s.tasks.classification_base import classification_loss
+from s2s.tasks.seq2seq import mean_loss as mean_loss_of_pairs
 from s2s.tasks.translation.recipe import Recipe
-from s2s.tasks.translation.task import mean_loss as mean_loss_of_pairs
 from s2s.training.device import DeviceContext
 from s2s.training.trainer import Trainer, mean_loss
 

@@ -25,9 +25,9 @@ from s2s.models.base import Seq2Seq
 from s2s.recipe.reading import shipped
 from s2s.recipe.schema import BleuTokenizer, DecodingSettings, DeviceSettings, Section, TokenizerSettings
 from s2s.run.tasks import read
+from s2s.tasks.seq2seq import build_model, translation_trainer
 from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import BatchSettings, Recipe
-from s2s.tasks.translation.task import build_model, translation_trainer
 from s2s.training.device import DeviceContext
 from s2s.training.loss import cross_entropy
 from s2s.training.trainer import Trainer

@@ -24,8 +24,8 @@ from s2s.errors import UserError
 from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings
+from s2s.tasks.seq2seq import mean_loss
 from s2s.tasks.translation.recipe import BatchSettings
-from s2s.tasks.translation.task import mean_loss
 from s2s.training.device import select_device
 from s2s.training.trainer import Trainer
 

@@ -27,8 +27,8 @@ from s2s.comparison.translation import counts_of, sizes_of
 from s2s.errors import UserError
 from s2s.evaluation.differences import welch
 from s2s.recipe.installed import module_of
+from s2s.tasks.seq2seq import build_model
 from s2s.tasks.source_use import pair_losses
-from s2s.tasks.translation.task import build_model
 
 TINY = Sizes(sentences=12, all_kinds=False, seeds=1, seeds_left_out=1, texts=4)
 

@@ -18,7 +18,7 @@ from s2s.comparison.runs import prepared, seeds_of
 from s2s.data.tokenizers import BOS, EOS
 from s2s.recipe.installed import module_of
 from s2s.run.tasks import read
-from s2s.tasks.translation.task import build_model
+from s2s.tasks.seq2seq import build_model
 from tests.compare import by_hand, recounting
 from tests.compare.kept_comparison import LOOKED, MODELS, ROUNDS, SEEDS, cell, compared, figure, findings, result, table
 

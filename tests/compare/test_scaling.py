@@ -19,8 +19,8 @@ from s2s.comparison.spec import NotForThisModel, Trial
 from s2s.comparison.translation import sizes_of, train_briefly, trainer_for
 from s2s.comparison.tuning_search import HIGHEST, LOWEST
 from s2s.evaluation.differences import Difference
+from s2s.tasks.seq2seq import mean_loss
 from s2s.tasks.source_use import SourceUse
-from s2s.tasks.translation.task import mean_loss
 
 TINY = Sizes(factors=(0.5, 1), updates=0.34, seeds=1)
 FIVE = Sizes(factors=(0.25, 0.5, 1, 2, 4), updates=0.34, seeds=2)

@@ -25,8 +25,9 @@ from s2s.data.tokenizers import EOS
 from s2s.errors import Stopped, UserError
 from s2s.models.base import count_parameters
 from s2s.run.inference import find_checkpoint, load
+from s2s.tasks.seq2seq import build_model, mean_loss
 from s2s.tasks.source_use import pair_losses
-from s2s.tasks.translation.task import TranslationTask, build_model, mean_loss
+from s2s.tasks.translation.task import TranslationTask
 from s2s.training.device import DeviceContext
 from s2s.training.tensor_files import read_tensors
 

@@ -10,9 +10,9 @@ from s2s.data.tokenized import TokenizedDataset
 from s2s.evaluation.gates import uses_its_source
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.tasks.seq2seq import translation_trainer
 from s2s.tasks.source_use import exchanged_rows, source_use
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
-from s2s.tasks.translation.task import translation_trainer
 from s2s.training.device import select_device
 
 COMPUTER = select_device(DeviceSettings(kind="cpu", precision="fp32"))

@@ -18,8 +18,8 @@ from s2s.errors import UserError
 from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import models, module_of
 from s2s.recipe.schema import SeedSettings
+from s2s.tasks.seq2seq import translation_trainer
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
-from s2s.tasks.translation.task import translation_trainer
 from s2s.training import precision
 from s2s.training.device import DeviceContext
 from s2s.training.loss import cross_entropy

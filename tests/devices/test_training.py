@@ -13,8 +13,8 @@ from s2s.data.tokenized import TokenizedDataset
 from s2s.errors import UserError
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import SeedSettings
+from s2s.tasks.seq2seq import mean_loss, translation_trainer
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
-from s2s.tasks.translation.task import mean_loss, translation_trainer
 from s2s.training.device import DeviceContext
 from s2s.training.optimization import OptimizerWrapper
 from s2s.training.trainer import Trainer

@@ -9,8 +9,8 @@ from s2s.data.tokenizers import BOS, EOS
 from s2s.decoding.beam_search import Beam, search
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.tasks.seq2seq import translation_trainer
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
-from s2s.tasks.translation.task import translation_trainer
 from s2s.training.device import select_device
 from s2s.training.trainer import Trainer
 

@@ -19,7 +19,8 @@ from s2s.recipe.reading import recipe_path
 from s2s.run import memory_check
 from s2s.run.memory_check import check_memory
 from s2s.run.tasks import read, task_of
-from s2s.tasks.translation.task import TASK, build_model
+from s2s.tasks.seq2seq import build_model
+from s2s.tasks.translation.task import TASK
 from s2s.training.trainer import Trainer
 
 BYTES = Tokenizer(b"", "bytes", "identity", lowercase=False).size

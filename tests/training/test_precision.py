@@ -14,8 +14,8 @@ from s2s.models.transformer import Settings, build
 from s2s.nn import precision as nn_precision
 from s2s.nn.precision import autocast_matmul, fp32_layers
 from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.tasks.seq2seq import translation_trainer
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
-from s2s.tasks.translation.task import translation_trainer
 from s2s.training import precision
 from s2s.training.device import parse_precision, select_device, setup_process
 from s2s.training.precision import PrecisionBenchmark, benchmark_precision, check_precision

@@ -12,8 +12,8 @@ from s2s.data.tokenized import TokenizedDataset
 from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.tasks.seq2seq import mean_loss, translation_trainer
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
-from s2s.tasks.translation.task import mean_loss, translation_trainer
 from s2s.training.checkpoint import Progress
 from s2s.training.device import select_device
 from s2s.training.distributed import Distributed

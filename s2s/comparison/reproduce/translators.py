@@ -16,9 +16,9 @@ from s2s.comparison.spec import Trial
 from s2s.comparison.translation import built_in, corpus_score, counts_of, greedy, train_briefly
 from s2s.data.tokenized import TokenizedDataset
 from s2s.models.base import Seq2Seq
+from s2s.tasks.seq2seq import mean_loss
 from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import BatchSettings, Recipe
-from s2s.tasks.translation.task import mean_loss
 from s2s.training.device import select_device
 
 

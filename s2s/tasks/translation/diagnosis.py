@@ -23,7 +23,15 @@ from s2s.inspection.words import Word, links, pharaoh, words_of
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import TrainRecipe
 from s2s.tasks.base import LoadedModel, PrintFn
-from s2s.tasks.seq2seq import attention_weights, build_translator, check_fits, translate_texts
+from s2s.tasks.seq2seq import (
+    attention_weights,
+    build_model,
+    build_translator,
+    check_fits,
+    mean_loss,
+    translate_texts,
+    translation_trainer,
+)
 from s2s.tasks.translation.prepared import (
     OWN,
     TranslationSource,
@@ -34,7 +42,7 @@ from s2s.tasks.translation.prepared import (
     read_extra_corpora,
 )
 from s2s.tasks.translation.recipe import Recipe
-from s2s.tasks.translation.task import TASK, build_model, mean_loss, translation_trainer
+from s2s.tasks.translation.task import TASK
 from s2s.training.device import select_device
 from s2s.training.divergence import is_diverged
 from s2s.training.precision import check_precision

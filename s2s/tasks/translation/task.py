@@ -37,7 +37,6 @@ from s2s.tasks.seq2seq import (
     longest_source,
     mean_loss,
     sequence_loss,
-    translation_trainer,
     unreachable_references,
 )
 from s2s.tasks.text_generation import TextGeneration
@@ -56,8 +55,6 @@ if TYPE_CHECKING:
     from s2s.data.mixing import MixedDataset
     from s2s.evaluation.signs import Diagnostics
     from s2s.inspection.inspection import Inspection, InspectionRequest
-
-__all__ = ["TASK", "TranslationTask", "build_model", "mean_loss", "translation_trainer"]
 
 _SAMPLES = 5
 # Largest number of tokens of a side in the attention figure, which grows with both sides.

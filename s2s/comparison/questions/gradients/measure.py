@@ -37,9 +37,9 @@ from s2s.comparison.translation import has_cross_attention, sizes_of
 from s2s.data.tokenized import TokenizedDataset
 from s2s.models.base import Seq2Seq
 from s2s.run.inference import load
+from s2s.tasks.seq2seq import build_model
 from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import Recipe
-from s2s.tasks.translation.task import build_model
 from s2s.training.device import derive_seed
 
 # tokens of the sentence whose heat map is drawn, its end counted

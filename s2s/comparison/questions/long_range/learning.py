@@ -16,8 +16,8 @@ from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import BOS, PAD
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import SeedSettings
+from s2s.tasks.seq2seq import translation_trainer
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
-from s2s.tasks.translation.task import translation_trainer
 from s2s.training.device import DeviceContext
 
 _ROWS_AT_ONCE = 64  # number of the longest examples in a batch of evaluation

@@ -13,9 +13,9 @@ from s2s.comparison.translation import counts_of, flops_per_token, sizes_of
 from s2s.evaluation.metrics import Score
 from s2s.models.base import Seq2Seq, count_parameters
 from s2s.run.inference import load
+from s2s.tasks.seq2seq import build_model
 from s2s.tasks.source_use import source_use
 from s2s.tasks.translation.recipe import Recipe
-from s2s.tasks.translation.task import build_model
 
 
 def measure(comparison: Comparison, trial: Trial) -> TranslationRun:

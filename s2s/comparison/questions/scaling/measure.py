@@ -20,9 +20,9 @@ from s2s.comparison.tuning_search import HIGHEST, LOWEST, TuningTrial, best_tria
 from s2s.errors import UserError
 from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.schema import Section
+from s2s.tasks.seq2seq import mean_loss
 from s2s.tasks.source_use import source_use
 from s2s.tasks.translation.recipe import Recipe
-from s2s.tasks.translation.task import mean_loss
 from s2s.training.device import PRECISION_NAMES
 
 # factors for the number of parameters, tried in turn: heads do not divide every width, so few sizes are possible
