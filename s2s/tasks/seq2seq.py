@@ -34,11 +34,18 @@ def build_model(recipe: TrainRecipe, source_size: int, target_size: int) -> Seq2
     return module_of(recipe.model.kind).build(recipe.model, source_size, target_size)
 
 
-def sequence_loss(smoothing: float) -> Loss[Seq2Seq, ParallelBatch]:
+class LossSettings(Protocol):
+    """Settings of `sequence_loss`, in the section `training` of a recipe."""
+
+    @property
+    def label_smoothing(self) -> float: ...
+
+
+def sequence_loss(training: LossSettings) -> Loss[Seq2Seq, ParallelBatch]:
     """Return the teacher-forced cross-entropy loss, with optional label smoothing.
 
     Args:
-        smoothing: Label smoothing, in [0, 1).
+        training: Label smoothing, in [0, 1).
 
     Returns:
         A function of a model and a batch that returns two sums over the target tokens without padding, in nats: the
@@ -50,9 +57,13 @@ def sequence_loss(smoothing: float) -> Loss[Seq2Seq, ParallelBatch]:
         states = model(batch.source, batch.source_valid, batch.target_in)  # (batch, target, width)
         # The loss takes states and the output projection, not logits: (batch, target, vocabulary) may be too large.
         weight, bias = model.projection.weight, model.projection.bias
-        return cross_entropy(states, weight, batch.target_out, batch.target_valid, smoothing, bias)
+        return cross_entropy(states, weight, batch.target_out, batch.target_valid, training.label_smoothing, bias)
 
     return loss
+
+
+PLAIN_LOSS = sequence_loss(TrainingSettings(label_smoothing=0.0))
+"""Cross-entropy without label smoothing, for validation and evaluation."""
 
 
 def translation_trainer(
@@ -69,12 +80,12 @@ def translation_trainer(
         UserError: All pairs are too long, or a step has fewer tokens than a batch.
     """
     examples = ParallelDataset(data, batches, training.tokens_per_update)
-    return Trainer(model, examples, sequence_loss(training.label_smoothing), training, seeds, device_context)
+    return Trainer(model, examples, sequence_loss(training), training, seeds, device_context)
 
 
 def mean_loss(model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, device_context: DeviceContext) -> float:
     """Compute the cross-entropy in nats per target token, without smoothing and dropout."""
-    return trainer.mean_loss(model, all_pairs_in_order(data, batches), sequence_loss(0.0), device_context)
+    return trainer.mean_loss(model, all_pairs_in_order(data, batches), PLAIN_LOSS, device_context)
 
 
 def attention_weights(

@@ -92,7 +92,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return smoothed, plain
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         states_gradient, weight_gradient = ctx.saved_tensors
         return (states_gradient * gradients[0]).to(ctx.states_dtype), weight_gradient * gradients[0], None, None, None
 

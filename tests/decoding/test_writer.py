@@ -16,7 +16,7 @@ from s2s.recipe.schema import PieceSettings
 from s2s.tasks.captioning.data import as_read, positions_of
 from s2s.tasks.captioning.generation import attention, build_model, looks, write
 from s2s.tasks.captioning.recipe import CaptionRecipe
-from s2s.tasks.seq2seq import sequence_loss
+from s2s.tasks.seq2seq import PLAIN_LOSS
 
 KINDS = sorted(kind for kind in models() if models()[kind].value.startswith(("s2s.", "baselines.")))
 TEXTS = ["a red circle above two blue squares", "three white crosses", "two green triangles at the top"]
@@ -81,7 +81,7 @@ def test_captioner_image_is_what_decides_and_learning_reaches_the_stem(kind, ste
     with torch.no_grad():
         states = model(source, valid, batch.target_in[:1].expand(3, -1))
     assert (states[0] - states[1]).abs().max() > 1e-3
-    loss, plain = sequence_loss(0.0)(model, replace(batch, source=source, source_valid=valid))
+    loss, plain = PLAIN_LOSS(model, replace(batch, source=source, source_valid=valid))
     expected = model.logits(source, valid, batch.target_in).log_softmax(2)
     expected = -expected.gather(2, batch.target_out[:, :, None])[batch.target_valid].sum()
     assert float(plain.detach()) == pytest.approx(float(expected.detach()), rel=1e-4)

@@ -33,7 +33,7 @@ from s2s.tasks.captioning.generation import write
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.data_check import CorpusInspection, Split, conversions, some
 from s2s.tasks.image_files import DAMAGED, Pixels, plain, read_all
-from s2s.tasks.seq2seq import sequence_loss
+from s2s.tasks.seq2seq import PLAIN_LOSS
 from s2s.tasks.source_use import SourceUse
 from s2s.tasks.symptoms import collapsed, search_errors, source_ignored, worst_texts
 from s2s.training.progress import ProgressBar
@@ -192,7 +192,7 @@ def _image_ignored(run: CaptionRun, part: Captioned) -> Finding:
     tokens, losses = RaggedArray.from_rows(run.tokenizers[0].encode_batch(list(right.texts()))), []
     for each in (right, wrong):
         examples = all_captions_in_order(run.recipe, each, tokens, run.model.decoder.max_positions)
-        losses.append(mean_loss(run.model, examples, sequence_loss(0.0), run.device_context))
+        losses.append(mean_loss(run.model, examples, PLAIN_LOSS, run.device_context))
     return source_ignored(SourceUse(losses[0], losses[1], len(kept)), "image")
 
 

@@ -40,7 +40,7 @@ from s2s.tasks.captioning.generation import build_model, looks, write
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.image_files import statistics_for
 from s2s.tasks.protocols import RescoredHypotheses
-from s2s.tasks.seq2seq import sequence_loss, too_long_for_decoding
+from s2s.tasks.seq2seq import PLAIN_LOSS, sequence_loss, too_long_for_decoding
 from s2s.tasks.text_generation import TextGeneration
 from s2s.training import figures
 from s2s.training.logger import RunLog, Sample
@@ -97,7 +97,7 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
         return CaptionedImages(data.corpus.train, data.train, positions_of(recipe), recipe.batches.captions, longest)
 
     def loss(self, recipe: CaptionRecipe) -> Loss[Seq2Seq, ParallelBatch]:
-        return sequence_loss(recipe.training.label_smoothing)
+        return sequence_loss(recipe.training)
 
     def examples_for_inference(self, run: CaptionRun, part: Captioned) -> CaptionedImages:
         tokens = RaggedArray.from_rows(run.tokenizers[0].encode_batch(list(part.texts())))
@@ -155,7 +155,7 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
     def validate(self, train_context: CaptionContext, log: RunLog) -> Validation:
         recipe, data, update = train_context.recipe, train_context.data, train_context.trainer.update
         examples = all_captions_in_order(recipe, data.corpus.validation, data.validation)
-        loss = mean_loss(train_context.model, examples, sequence_loss(0.0), train_context.trainer.device_context)
+        loss = mean_loss(train_context.model, examples, PLAIN_LOSS, train_context.trainer.device_context)
         part = data.corpus.validation.first(recipe.validation.images)
         decoding = recipe.decoding.with_beam(recipe.validation.beam)
         writer = Generator(train_context.model, data.tokenizer, decoding)

@@ -30,6 +30,7 @@ from s2s.tasks.base import (
 from s2s.tasks.coverage import measure_coverage
 from s2s.tasks.protocols import RescoredHypotheses
 from s2s.tasks.seq2seq import (
+    PLAIN_LOSS,
     build_model,
     check_lengths,
     check_test_lengths,
@@ -92,7 +93,7 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
         return found
 
     def loss(self, recipe: TextToTextRecipe) -> Loss[Seq2Seq, ParallelBatch]:
-        return sequence_loss(recipe.training.label_smoothing)
+        return sequence_loss(recipe.training)
 
     def log_dataset_summary(self, train_context: MixtureContext, print_fn: PrintFn) -> None:
         recipe, tokenizer, examples = train_context.recipe, train_context.data.tokenizer, train_context.trainer.examples
@@ -204,9 +205,8 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
 
     def _loss_of(self, run: MixtureRun, tokens: Mapping[str, TokenizedPairSource]) -> float:
         """Return the cross-entropy without label smoothing, in nats per target token."""
-        return trainer.mean_loss(
-            run.model, all_pairs_by_corpus(tokens, run.recipe.batches), sequence_loss(0.0), run.device_context
-        )
+        examples = all_pairs_by_corpus(tokens, run.recipe.batches)
+        return trainer.mean_loss(run.model, examples, PLAIN_LOSS, run.device_context)
 
 
 def _read(recipe: TextToTextRecipe, part: Mixture, tokenizer: Tokenizer) -> MixedDataset:

@@ -111,7 +111,7 @@ class TranslationTask(TextGeneration, Task[Recipe, PreparedTranslation, Seq2Seq]
         return MixedDataset(corpora, recipe.batches, settings.mixing, wanted, settings.weights)
 
     def loss(self, recipe: Recipe) -> Loss[Seq2Seq, ParallelBatch]:
-        return sequence_loss(recipe.training.label_smoothing)
+        return sequence_loss(recipe.training)
 
     def log_dataset_summary(self, train_context: TranslationContext, print_fn: PrintFn) -> None:
         recipe, data, examples = train_context.recipe, train_context.data, train_context.trainer.examples
