@@ -104,11 +104,13 @@ _SCHEDULES: dict[ScheduleName, Callable[[int, OptimizationSettings], float]] = {
 
 
 def layer_name(name: str) -> str:
-    """Return the layer of a parameter: its name up to the first number.
+    """Return the layer of a parameter: its name up to the first number, or its first two parts without a number.
 
     Example:
-        >>> layer_name("encoder.layers.0.attention.query.weight"), layer_name("projection.weight")
-        ('encoder.layers.0', 'projection.weight')
+        >>> layer_name("encoder.layers.0.attention.query.weight")
+        'encoder.layers.0'
+        >>> layer_name("decoder.embedding.tokens.weight"), layer_name("projection.weight")
+        ('decoder.embedding', 'projection.weight')
     """
     numbered = re.match(r"(.*?\.\d+)\.", name)
     return numbered[1] if numbered else ".".join(name.split(".")[:2])
@@ -185,7 +187,8 @@ class OptimizerWrapper:
         self.names = [name for name, p in model.named_parameters() if p.requires_grad]
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-        # One parameter group for each optimizer, decay and scale; `scale` and `l1` are keys of our own.
+        # Parameters of a group share optimizer, weight decay and scale of the learning rate. torch keeps the additional
+        # keys `scale` and `l1`, which `step` reads.
         others = _OPTIMIZERS[settings.optimizer].others or settings.optimizer
         groups: dict[OptimizerName, dict[tuple[bool, float], list[tuple[str, nn.Parameter]]]]
         groups = {settings.optimizer: {}, others: {}}
@@ -223,7 +226,7 @@ class OptimizerWrapper:
                 groups.setdefault(layer_name(name), []).append(p.grad)
         norms = torch.stack([nn.utils.get_total_norm(gradients) for gradients in groups.values()])
         if norms.device.type == "cpu":
-            # On a CPU the norms are read without a wait, and are summed in fp64.
+            # Summed in fp64, as Python numbers. On a GPU, reading them would wait until they are computed.
             whole = torch.tensor(math.sqrt(sum(n**2 for n in norms.tolist())))
         else:
             whole = torch.linalg.vector_norm(norms)
@@ -231,7 +234,7 @@ class OptimizerWrapper:
 
     @property
     def skips_on_device(self) -> bool:
-        """True if `step` can skip a non-finite gradient on the device (`found_inf`), without a wait of the host."""
+        """True if `step` can skip a non-finite gradient on the device (`found_inf`), so that the CPU need not wait."""
         return all(optimizer.defaults.get("fused") for optimizer in self.optimizers)
 
     def step(self, update: int, norm: Tensor, found_inf: Tensor | None = None) -> None:
@@ -307,7 +310,8 @@ class OptimizerWrapper:
     def state(self) -> dict[str, Tensor]:
         """Return the state of the optimizers and the EMA weights, by parameter name.
 
-        Names are `adam.exp_avg.NAME`; AdamW has the names of Adam.
+        Names are `adam.exp_avg.NAME`. AdamW has the names of Adam, because both have the same state: they differ in
+        how weight decay is applied, which is a setting. The recipe of a run prevents that it resumes with the other.
         """
         states = {
             f"{kind}.{part}.{name}": tensor
@@ -361,7 +365,10 @@ class OptimizerWrapper:
             a.copy_(tensors[name])
 
     def _initial_state(self, optimizer: Optimizer, p: Tensor) -> dict[str, Tensor]:
-        """Return the shapes of a parameter's state, from a first step of a parameter of zeros."""
+        """Return the names, shapes and data types of a parameter's optimizer state, as meta tensors.
+
+        torch creates the state in the first step, so a new optimizer makes a step with a parameter of zeros.
+        """
         key = (type(optimizer).__name__, p.shape, p.dtype)
         if key not in self._initial_states:
             zeros = nn.Parameter(torch.zeros(p.shape, dtype=p.dtype))
@@ -380,7 +387,8 @@ def _build(name: OptimizerName, settings: OptimizationSettings, groups: Sequence
     vars(added).setdefault("__dynamo_disable", added)
     found = _OPTIMIZERS[name]
     arguments: dict[str, Any] = {argument: getattr(settings, key) for argument, key in found.arguments.items()}
-    return found.kind(list(groups), lr=settings.learning_rate, **arguments, **found.fixed)  # pyright: ignore[reportCallIssue]
+    arguments |= found.fixed
+    return found.kind(list(groups), lr=settings.learning_rate, **arguments)  # pyright: ignore[reportCallIssue]
 
 
 @torch.no_grad()

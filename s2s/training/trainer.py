@@ -42,15 +42,18 @@ Model = TypeVar("Model", bound=nn.Module)
 Batch = TypeVar("Batch", bound=BaseBatch)
 
 Loss = Callable[[Model, Batch], tuple[Tensor, Tensor]]
-"""Function of a model and a batch that returns the training objective and the loss to report.
+"""Function of a model and a batch that returns two sums over the `batch.count` items of the batch.
 
-Both are summed over the `batch.count` items of the batch. They differ by regularization such as label smoothing.
+- The objective is differentiated. It may contain regularization, such as label smoothing.
+- The reported loss is logged and validated. It has no regularization, so that runs can be compared.
+
+An item is what the loss is averaged over: a target token, an example or a masked token, by task.
 """
 
 # Seconds for which the other ranks let rank 0 report a lost process before they do.
 _WAIT_FOR_REPORT = 10.0
-# A metric that can differ where the one on the left is 0.
-_MOVES_SOONER = {"bleu": "chrf", "exact": "chrf", "cider": "chrf"}
+# Metric that already distinguishes checkpoints while the one on the left is still 0.
+_METRIC_BEFORE = {"bleu": "chrf", "exact": "chrf", "cider": "chrf"}
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,8 @@ class Trainer(Generic[Model, Batch]):
         self.distributed = device_context.distributed
         self.optimization = OptimizerWrapper(model, training, scales)
         self.update = 0
-        # The mean batch size can differ between epochs; the number of accumulation steps must not.
+        # The mean batch size can differ between epochs. The number of accumulation steps is that of the first epoch in
+        # the whole run, also if it is resumed, because another number would make all later steps larger or smaller.
         batches = examples.make_batches(seeds.data, 0)
         self.micro_batches = examples.accumulation_steps(batches)
         self.epoch, self.position = 0, 0
@@ -118,7 +122,7 @@ class Trainer(Generic[Model, Batch]):
             )
         self._prefetcher = Prefetcher(examples, device_context.device)
         self._pending: _PendingStep[Batch] | None = None
-        # A compiled model is called like the model and has its attributes.
+        # Only calls use the compiled model. State and parameters are read from `model`, which shares them.
         called = cast(Model, torch.compile(model, dynamic=True)) if device_context.compile else model
         self._compute = partial(loss, called)
 
@@ -219,11 +223,28 @@ class Trainer(Generic[Model, Batch]):
         ]
 
     def train_step(self) -> StepResult:
-        """Run one optimizer step: accumulate gradients over micro-batches and ranks, clip, and move the weights."""
+        """Run one optimizer step: accumulate gradients over micro-batches and ranks, clip, and move the weights.
+
+        Whether loss and gradient are finite is known when the device has computed them. A GPU computes behind the CPU,
+        so step n is checked while step n + 1 is computed:
+
+        1. The CPU queues forward and backward pass of step n + 1.
+        2. It waits for the numbers of step n, and raises an error if one is not finite.
+        3. It queues the update of step n + 1, which the device itself skips if its gradient is not finite.
+
+        On a CPU, and with an optimizer that cannot skip on the device, step n + 1 is instead checked before its update;
+        the check of step n then has nothing left to do.
+
+        Returns:
+            Result of the step.
+
+        Raises:
+            UserError: A loss or a gradient is not finite; the weights are those before that step.
+        """
         started, worked = time.perf_counter(), time.process_time()
         number, device = self.update + 1, self.device_context.device
-        # 1. The micro-batches of this rank. One seed for the whole epoch: random choices for an example, such as masks,
-        #    do not depend on its batch. The next step's batches are prepared meanwhile.
+        # 1. The micro-batches of this rank. All steps of an epoch share one seed, so that the mask of an example does
+        #    not depend on the batch it is in. The next step's batches are prepared meanwhile.
         group, *following = self._shares[self.position : self.position + 2]
         epoch_seed = derive_seed(self.seeds.data, self.epoch)
         batches = self._prefetcher.batches(group, epoch_seed, following[0] if following else None)
@@ -251,7 +272,7 @@ class Trainer(Generic[Model, Batch]):
         loss = torch.stack(losses or [torch.zeros((), device=device)]).sum()
         # 4. The all-reduce of data-parallel training.
         loss = self.distributed.all_reduce_gradients(self.optimization.parameters, loss)
-        # The GPU is still computing this gradient, so it does not idle while the previous step is checked.
+        # Check the previous step. The GPU does not idle, because it is still computing this gradient.
         self._check_pending_finite()
         norm, layer_norms = self.optimization.measure_gradient_norms()
         measured = StepMetrics(loss, layer_norms, part_norms)
@@ -260,7 +281,7 @@ class Trainer(Generic[Model, Batch]):
         if is_asynchronous(device) and self.optimization.skips_on_device:
             self.optimization.step(number, norm, measured.found_inf)
         else:
-            # Nothing is queued ahead, so this step is checked before it moves the weights.
+            # Check this step, before it moves the weights.
             self._check_pending_finite()
             self.optimization.step(number, norm)
         self.update, self.position = number, self.position + 1
@@ -359,7 +380,8 @@ class TrainingLoop:
             Stopped: A signal requested the stop.
         """
         distributed, done = self.trainer.distributed, self.progress.update
-        # A rank that was lost during a validation leaves a checkpoint without validation scores.
+        # A run that lost a rank during a validation has saved this step without validation scores. The validation is
+        # made up here, because the loop starts with the next step.
         if distributed.broadcast_object(done > 0 and self.progress.score is None and self._is_validation_step(done)):
             self._save(validates=True)
         if distributed.broadcast_object(self._should_stop_early()):
@@ -413,7 +435,7 @@ class TrainingLoop:
             self.log.info(
                 f"validation.metric: {self.metric} is 0 at two validations although the loss falls, so it cannot rank "
                 "checkpoints; until it rises, the lower loss counts. "
-                f"Better for such data: validation.metric={_MOVES_SOONER.get(self.metric, 'loss')}"
+                f"Better for such data: validation.metric={_METRIC_BEFORE.get(self.metric, 'loss')}"
             )
 
     def _should_stop_early(self) -> bool:
