@@ -38,14 +38,16 @@ class LossSettings(Protocol):
     """Settings of `sequence_loss`, in the section `training` of a recipe."""
 
     @property
-    def label_smoothing(self) -> float: ...
+    def label_smoothing(self) -> float:
+        """Share of the probability that is spread over the vocabulary, in [0, 1)."""
+        ...
 
 
 def sequence_loss(training: LossSettings) -> Loss[Seq2Seq, ParallelBatch]:
     """Return the teacher-forced cross-entropy loss, with optional label smoothing.
 
     Args:
-        training: Label smoothing, in [0, 1).
+        training: Section `training` of the recipe.
 
     Returns:
         A function of a model and a batch that returns two sums over the target tokens without padding, in nats: the
