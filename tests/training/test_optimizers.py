@@ -77,13 +77,14 @@ def test_l1_penalty_equals_a_loss_term_and_skips_biases_norms_and_embeddings(opt
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
 
 
-def test_optimizers_with_adamw_the_penalty_comes_after_the_step_and_leaves_numbers_at_zero():
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_optimizers_decoupled_penalty_comes_after_the_step_and_leaves_numbers_at_zero(optimizer):
     ours, other = _model(), _model()
     with torch.no_grad():
         for model in (ours, other):
             model[1].weight[0] *= 0.01
-    with_key = OptimizerWrapper(ours, _settings(optimizer="adamw", l1=0.8))
-    without = OptimizerWrapper(other, _settings(optimizer="adamw"))
+    with_key = OptimizerWrapper(ours, _settings(optimizer=optimizer, l1=0.8))
+    without = OptimizerWrapper(other, _settings(optimizer=optimizer))
     _learn(ours, 1)
     _learn(other, 1)
     for optimization in (with_key, without):
