@@ -380,8 +380,8 @@ class TrainingLoop:
             Stopped: A signal requested the stop.
         """
         distributed, done = self.trainer.distributed, self.progress.update
-        # A run that lost a rank during a validation has saved this step without validation scores. The validation is
-        # made up here, because the loop starts with the next step.
+        # A run that lost a rank during a validation has saved this step without validation scores. It is validated
+        # here, because the loop starts with the next step.
         if distributed.broadcast_object(done > 0 and self.progress.score is None and self._is_validation_step(done)):
             self._save(validates=True)
         if distributed.broadcast_object(self._should_stop_early()):
