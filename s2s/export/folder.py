@@ -1,11 +1,12 @@
 """Export folder: recipe, tokenizers and the model in another format."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from s2s.errors import UserError
 from s2s.export.exportable import Format, check_exportable
 from s2s.files import EXPORTED, UNFINISHED, copy_files, foreign_files, write_folder_atomically
-from s2s.recipe.reading import write
+from s2s.recipe.reading import without_folders, write
 from s2s.recipe.schema import RunSettings
 from s2s.run.exported import seal
 from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, run_dir_of
@@ -77,8 +78,11 @@ def export(
     loaded.model.cpu()
     with write_folder_atomically(folder, follow=True) as place:
         place.mkdir()
-        # The location of the run is private.
-        write(loaded.recipe.model_copy(update={"run": RunSettings()}), place / RECIPE)
+        # Where the run and its data lie is private.
+        recipe = loaded.recipe.model_copy(update={"run": RunSettings()})
+        if to == "hub":
+            recipe = without_folders(recipe)
+        write(recipe, place / RECIPE)
         models = {} if to == "hub" else sentencepiece_files(loaded.tokenizers)
         for name, model in models.items():
             (place / name).write_bytes(model)
@@ -100,7 +104,7 @@ def export(
         if to == "hub":
             from s2s.export.hub import save as save_for_hub
 
-            save_for_hub(loaded, place)
+            save_for_hub(replace(loaded, recipe=recipe), place)
         seal(place, to, loaded.checkpoint.name, quantization or "float32")
     size = sum(file.stat().st_size for file in folder.rglob("*")) / 2**20
     told = f"{folder}: checkpoint {loaded.checkpoint.name} for {to}, {size:.1f} MiB"

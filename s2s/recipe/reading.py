@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
@@ -25,6 +25,8 @@ from s2s.recipe.installed import models
 from s2s.recipe.page import DEEPEST, LimitError, Location, Page, read_page, read_value
 from s2s.recipe.schema import TASK, FineTunedRecipe, Section, SeedSettings, Tasks, TaskSchema, TrainRecipe
 from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
+
+R = TypeVar("R", bound=TrainRecipe)
 
 _KIND = ("model", "kind")
 _ON_HUB = "hf:"
@@ -487,6 +489,21 @@ def local_paths(recipe: TrainRecipe) -> list[tuple[str, Path]]:
         found = ((side, getattr(recipe.vectors, side)) for side in _SIDES)
         named += [(f"vectors.{side}", file) for side, file in found if file is not None]
     return [(key, Path(file)) for key, file in named]
+
+
+def without_folders(recipe: R) -> R:
+    """Return a recipe in which absolute paths of local files are file names, for others to read."""
+    names = {str(path): path.name for _, path in local_paths(recipe) if path.is_absolute()}
+    tree = _replace_texts(recipe.model_dump(mode="json"), names)
+    return type(recipe).model_validate_json(json.dumps(tree))
+
+
+def _replace_texts(value: object, texts: Mapping[str, str]) -> object:
+    if isinstance(value, dict):
+        return {key: _replace_texts(inner, texts) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_replace_texts(inner, texts) for inner in value]
+    return texts.get(value, value) if isinstance(value, str) else value
 
 
 def shipped() -> dict[str, Path]:
