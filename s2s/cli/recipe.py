@@ -22,9 +22,9 @@ def recipe() -> None:
 @recipe.command(epilog=options.examples("s2s recipe validate translate training.updates=500"))
 @click.argument("words", nargs=-1, required=True, metavar="RECIPE... [section.key=value]...")
 def validate(words: tuple[str, ...]) -> None:
-    """Check recipes and list all mistakes with their lines, and all missing files.
+    """Check recipes: all keys and values; then all files; then the columns of pairs.
 
-    For a valid recipe, list the formats that `s2s export` can write.
+    All mistakes of a step are listed, with their lines. For a valid recipe, list the formats that `s2s export` can write.
     """
     paths, overrides = options.paths_and_overrides(words)
     if not paths:

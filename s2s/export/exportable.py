@@ -37,7 +37,7 @@ def _ctranslate2(recipe: TrainRecipe) -> str | None:
     """Return the reason why CTranslate2 cannot run a recipe's model; None if it can."""
     model = recipe.model
     if recipe.task != "translation":
-        return f"it translates, and this is a run of {recipe.task}"
+        return f"it runs translation models only, and this is a run of {recipe.task}"
     if model.kind != "transformer":
         return f"it knows the Transformer, and model.kind is {model.kind}"
     for side in ("encoder", "decoder"):

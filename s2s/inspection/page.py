@@ -33,6 +33,9 @@ class InspectionPage:
         """Return what `s2s inspect` prints."""
         return str(self.inspection)
 
+    def __repr__(self) -> str:
+        return f"<page of an inspection of {self.inspection.run}>"
+
     def _repr_html_(self) -> str:
         style = f"width: 100%; height: {_HEIGHT}px; border: 0"
         return f'<iframe style="{style}" srcdoc="{escape(page(self.inspection))}"></iframe>'

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from s2s.tasks.coverage import VocabularyCoverage
 
 _WEIGHTS = "model.safetensors"
-_SPLITS = ("train", "validation", "test")
+_SPLITS = ("validation", "test")
 
 
 def load(run: RunConfig | Path, checkpoint: str | None = None, overrides: Sequence[str] = ()) -> AnyRun:
@@ -340,13 +340,13 @@ def evaluation_split(run: RunConfig, recipe: TrainRecipe, split: str) -> Split:
     """Return a split of a run that contains no training example.
 
     Args:
-        split: `train`, `validation` or `test`.
+        split: `validation` or `test`.
 
     Raises:
         UserError: The recipe has no such split, or the held-out examples would differ from those of the training.
     """
     if split not in _SPLITS:
-        raise UserError(f"there is no split {split!r}", remedy=f"name one of {', '.join(_SPLITS)}")
+        raise UserError(f"there is no split {split!r}", remedy=f"name {' or '.join(_SPLITS)}")
     source = task_of(recipe).source(recipe)
     part, section = source.load_split(split), source.section
     wanted = getattr(recipe.data, split)

@@ -179,5 +179,5 @@ class Health(Message):
     """Version of s2s."""
     runs: list[Served]
     """Served runs, in the order of the command line."""
-    limits: dict[str, float]
+    limits: dict[str, int | float]
     """Limits of requests, see `s2s.serving.messages.Limits`."""

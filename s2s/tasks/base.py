@@ -158,7 +158,7 @@ class EvaluationOptions:
         return f"file-{self.files[0].name}-{hashlib.sha256(places).hexdigest()[:8]}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation(ABC):
     """Scores of one checkpoint of a run on a split or a file.
 
@@ -183,8 +183,13 @@ class Evaluation(ABC):
         scores = ", ".join(f"{name} {value:.3f}" for name, value in self.headline_metrics().items())
         return "\n".join([f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {scores}", *self.notes()])
 
+    def __repr__(self) -> str:
+        # Without the fields, which contain all sentences.
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in self.headline_metrics().items())
+        return f"<evaluation of {self.run}, {self.split}: {scores}>"
+
     def _repr_html_(self) -> str:
-        # Jupyter shows this instead of the fields, which contain all sentences.
+        # Jupyter shows this instead of the fields.
         return f"<pre>{html.escape(str(self))}</pre>"
 
     @abstractmethod

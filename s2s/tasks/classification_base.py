@@ -384,7 +384,7 @@ class Prediction:
         return f"  row {self.row + 1}: {found} ({mark})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClassificationEvaluation(Evaluation):
     """Scores and predictions of a classifier on a split.
 

@@ -40,7 +40,7 @@ class TextGeneration:
         return model.projection(decode_stepwise(model, batch)).log_softmax(-1)[batch.target_valid]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GenerationEvaluation(Evaluation):
     """Scores of generated texts against their references.
 

@@ -230,6 +230,9 @@ def test_api_scores_are_those_of_the_command_and_nothing_is_written(small_world)
         folder = small_world / "runs" / name
         kept = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
         found = s2s.load(folder).evaluate(split)
+        assert repr(found).startswith(f"<evaluation of {folder}, {split}: ")
+        assert "\n" not in repr(found)
+        assert len(repr(found)) < 300
         assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == kept
         assert str(found).splitlines() == _command("evaluate", folder, "--split", split)
         assert html.unescape(found._repr_html_()) == f"<pre>{found}</pre>"
@@ -301,7 +304,8 @@ def test_api_several_references_are_scored_together(small_world, tmp_path):
         (lambda w: s2s.load(w / "runs/t").attention(" "), r"the line is empty"),
         (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest=3), r"the beam size is 1"),
         (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest=0), r"0 best translations requested"),
-        (lambda w: s2s.load(w / "runs/t").evaluate("tset"), r"no split 'tset'\n.*train, validation, test"),
+        (lambda w: s2s.load(w / "runs/t").evaluate("tset"), r"no split 'tset'\n.*validation or test"),
+        (lambda w: s2s.load(w / "runs/t").evaluate("train"), r"no split 'train'\n.*validation or test"),
         (lambda w: s2s.load(w / "runs/x"), r"not a run"),
         (lambda w: s2s.load(w / "runs/t").encode("a"), r"lines: is one text(.|\n)*list"),
         (lambda w: s2s.load(w / "runs/t").encode([]), r"lines: has no text"),

@@ -30,6 +30,7 @@ from s2s.files import COMPARISON
 from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build
 from s2s.recipe.page import read_value
+from s2s.run.tasks import read
 from tests.docs.runner import ROOT, page_path
 
 FOLDERS = [folder for folder in comparison.PLACES.values() if folder.is_dir()]
@@ -89,16 +90,22 @@ def test_comparison_tables_have_every_row():
 
 
 def test_table_of_variants_has_their_parameters():
-    plain = Settings(width=128, heads=4, feedforward=512, encoder_layers=2, decoder_layers=2)
+    recipe = read(ROOT / "recipes/translate.yaml")
+    plain, size = recipe.model, recipe.tokenizer.size
     page = page_path("variants").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]*`) \|.*\| (none|[+−][\d,]+) \|$", page, flags=re.MULTILINE)
-    assert len(rows) == 12
-    before = count_parameters(build(plain, 3000, 3000))
-    assert f"{before:,} parameters" in page
+    assert len(rows) == 13
+    before = count_parameters(build(plain, size, size))
+    described = (
+        f"width k = {plain.width}, h = {plain.heads} heads, inner size f = {plain.feedforward}, "
+        f"{plain.encoder_layers} + {plain.decoder_layers} layers, {plain.encoder_positions} positions, "
+        f"a vocabulary of {size:,} tokens, {before:,} parameters"
+    )
+    assert described in " ".join(page.split())
     for lines, cost in rows:
         changes = dict(line.split(": ") for line in re.findall(r"`([^`]*)`", lines))
         settings = Settings.model_validate(plain.model_dump() | {key: read_value(v) for key, v in changes.items()})
-        found = count_parameters(build(settings, 3000, 3000)) - before
+        found = count_parameters(build(settings, size, size)) - before
         assert (f"{found:+,}".replace("-", "−") if found else "none") == cost, lines
 
 

@@ -299,6 +299,7 @@ def test_server_health_and_openapi_say_what_there_is(server):
     assert (status, found["status"]) == (200, "ok")
     assert [(run["name"], run["answers"]) for run in found["runs"]] == [("t", "/translate"), ("c", "/classify")]
     assert found["limits"]["lines"] == 3
+    assert type(found["limits"]["lines"]) is int
     described = server.get("/openapi.json")[1]
     assert set(described["paths"]) == {"/translate", "/classify", "/health", "/metrics"}
     assert {"400", "404", "408", "413", "422", "429"} <= set(described["paths"]["/translate"]["post"]["responses"])

@@ -28,7 +28,7 @@ METRICS = ("bleu", "chrf", "cider", "exact")
 _SAMPLES = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CaptionEvaluation(GenerationEvaluation):
     """Scores and captions of a run on a split; a caption is exact if it equals one of its image's references.
 

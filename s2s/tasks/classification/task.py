@@ -81,7 +81,7 @@ class SaliencyExample(Prediction):
         return f"{super().__str__()}\n    {shown}\n    {self.reading.method}: {self.reading}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TextEvaluation(ClassificationEvaluation):
     """Scores and predictions of a text classifier on a split.
 

@@ -181,7 +181,7 @@ class SaliencyImage(Prediction):
     pixels: list[list[list[int]]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ImageEvaluation(ClassificationEvaluation):
     """Scores and predictions of an image classifier on a split."""
 

@@ -194,7 +194,7 @@ class LanguageComparison:
         return f"  {self.run:28} {_with_interval(self.bits_per_byte)} bits per byte{chance}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LanguageScores(Evaluation):
     """Scores of a language model on the documents of a split.
 

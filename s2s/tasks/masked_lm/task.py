@@ -91,7 +91,7 @@ def _examples_of(recipe: MaskedRecipe, tokens: RaggedArray, size: int) -> Masked
     return MaskedText(tokens, size, recipe.masking, recipe.batches, recipe.training.tokens_per_update)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MaskedScores(Evaluation):
     """Scores of a masked language model on a split.
 

@@ -78,7 +78,7 @@ class TaskComparison:
         return f"{self.task}: {self.found}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TextToTextEvaluation(Evaluation):
     """Scores of a run on a split of all tasks.
 

@@ -16,7 +16,7 @@ from s2s.tasks.translation.recipe import Recipe
 from s2s.training.progress import ProgressBar
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TranslationEvaluation(GenerationEvaluation):
     """Scores and translations of a run on a split.
 
