@@ -24,7 +24,8 @@ def recipe() -> None:
 def validate(words: tuple[str, ...]) -> None:
     """Check recipes: all keys and values; then all files; then the columns of pairs.
 
-    All mistakes of a step are listed, with their lines. For a valid recipe, list the formats that `s2s export` can write.
+    All mistakes of a step are listed, with their lines. For a valid recipe, list the formats that `s2s export` can
+    write.
     """
     paths, overrides = options.paths_and_overrides(words)
     if not paths:
