@@ -120,6 +120,7 @@ class Source:
         words: Words of a text; patches of an image, row by row, after other inputs.
         image: Pixels of an image; None for a text.
         across: Patches per image row; 0 for a text.
+        prefix_words: Number of words at the start that are the prefix of a task.
     """
 
     read: Inputs
@@ -128,6 +129,7 @@ class Source:
     words: list[Word]
     image: UInt8[np.ndarray, "channels height width"] | None = None
     across: int = 0
+    prefix_words: int = 0
 
     def walk(self, encoder: Encoder, focus: InspectionRequest, word: int) -> Walk | None:
         """Compute a word's attention in the encoder step by step; None without scaled dot-product attention."""
@@ -161,7 +163,7 @@ def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None
     Args:
         sources: One input, or two.
         wanted: The word; None: for one input the longest word, or the middle patch of an image; for two inputs the
-            common word whose vectors differ most. Special tokens are not selected.
+            common word whose vectors differ most. Special tokens and the words of a prefix are not selected.
     """
     if wanted is not None:
         return [find_word(source.words, wanted) for source in sources]
@@ -169,11 +171,11 @@ def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None
         middle = (across // 2) * (across + 1)
         return [len(image.words) - across * across + middle for image in sources]
     if len(sources) == 1:
-        lengths = [len(word.bare) if not _special(word) else 0 for word in sources[0].words]
-        return [lengths.index(max(lengths))]
+        candidates = dict(_occurrences(sources[0])).values()
+        return [max(candidates, key=lambda place: len(sources[0].words[place].bare), default=0)]
     first, second = sources
-    places = dict(_occurrences(second.words))
-    pairs = [(place, places[named]) for named, place in _occurrences(first.words) if named in places]
+    places = dict(_occurrences(second))
+    pairs = [(place, places[named]) for named, place in _occurrences(first) if named in places]
     if not pairs:
         raise UserError("the two inputs have no common word", "INPUT", "give two inputs with a common word")
 
@@ -185,11 +187,11 @@ def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None
     return list(min(pairs, key=alike))
 
 
-def _occurrences(words: Sequence[Word]) -> Iterator[tuple[tuple[str, int], int]]:
-    """Yield each word with the number of its earlier occurrences, and its index."""
+def _occurrences(source: Source) -> Iterator[tuple[tuple[str, int], int]]:
+    """Yield each word with the number of its earlier occurrences, and its index; no special tokens and no prefix."""
     counts: Counter[str] = Counter()
-    for place, word in enumerate(words):
-        if word.bare and not _special(word):
+    for place, word in enumerate(source.words):
+        if place >= source.prefix_words and word.bare and not _special(word):
             yield (word.bare, counts[word.bare]), place
             counts[word.bare] += 1
 

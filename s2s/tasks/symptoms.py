@@ -1,6 +1,7 @@
 """Signs of problems in the outputs of sequence-to-sequence models and classifiers, and pairs for `s2s inspect`."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -199,7 +200,7 @@ def pair_of(
     written = translate_texts(build_translator(run), [prefix + text])[0] if output is None else into.encode(output)
     check_fits(run.model, read, written)
     batch = collate([read], [written], [0]).to(run.device_context.device)
-    source = source_of(one, read, batch.source, batch.source_valid)
+    source = replace(source_of(one, read, batch.source, batch.source_valid), prefix_words=len(prefix.split()))
     return Pair(source, written, (prefix + text, into.decode(written)), into.tokens([*written, EOS]), remark=remark)
 
 

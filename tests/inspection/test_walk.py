@@ -1,5 +1,7 @@
 """Inspection of queries, keys and values equals the model's own computation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -107,6 +109,15 @@ def test_walk_refuses_an_unknown_head_or_layer():
         source.walk(model.encoder, InspectionRequest(layer=3), 0)
     with pytest.raises(UserError, match=r"--head: there is no head 4(.|\n)*0 to 3"):
         source.walk(model.encoder, InspectionRequest(head=4), 0)
+
+
+def test_walk_without_a_word_leaves_out_the_prefix_of_a_task():
+    model, source = _model(encoder_positions="none"), _source(15, 9, 12)
+    assert [word.text for word in source.words][:3] == ["w15", "w9", "w12"]
+    found = [chosen_words(model.encoder, [replace(source, prefix_words=n)], None) for n in range(4)]
+    assert found == [[0], [2], [2], [0]]
+    other = replace(_source(15, 12, 9), prefix_words=1)
+    assert chosen_words(model.encoder, [replace(source, prefix_words=1), other], None) in ([1, 2], [2, 1])
 
 
 def test_attention_walk_one_word_in_two_sentences_begins_alike_and_is_taken_apart_by_its_neighbours():
