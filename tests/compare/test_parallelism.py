@@ -42,7 +42,7 @@ LAWS = {
 @pytest.fixture
 def tiny(monkeypatch, counted_once):
     """Smaller sizes for the quick profile, and a machine that is steady and known; operations are counted once."""
-    for profile in ("quick", "lecture", "definitive"):
+    for profile in ("quick", "definitive"):
         monkeypatch.setitem(SIZES, profile, TINY)
     monkeypatch.setattr(parallelism, "counted", counted_once)
     monkeypatch.setattr(speed_benchmark, "chain", lambda device_context: 0.001)
@@ -179,8 +179,7 @@ def test_parallelism_round_has_all_places_and_lengths(measured):
     assert set(one.products) == set(one.flops) == {"1 thread", "2 threads"}
 
 
-@pytest.mark.parametrize("profile", ["lecture", "definitive"])
-def test_parallelism_at_equal_depth_times_models_with_the_layers_of_the_recipe(contest, tiny, monkeypatch, profile):
+def test_parallelism_at_equal_depth_times_models_with_the_layers_of_the_recipe(contest, tiny, monkeypatch):
     made = []
 
     def time(comparison, candidate, sizes, where):
@@ -188,7 +187,7 @@ def test_parallelism_at_equal_depth_times_models_with_the_layers_of_the_recipe(c
         return StepTimes(points=[], notes=[], flops={})
 
     monkeypatch.setattr(parallelism, "timed", time)
-    shared = contest(["rnn", "transformer"], profile=profile)
+    shared = contest(["rnn", "transformer"], profile="definitive")
     assert not [trial for trial in EXPERIMENT.trials(shared) if trial.part.startswith(EQUAL_DEPTH_PART)]
     rnn, transformer = (replace(each, depths=(1, 2)) for each in shared.candidates)
     deep = replace(rnn, recipe=recipe_at(rnn.recipe, TuningTrial(rnn.learning_rate, 2)))
