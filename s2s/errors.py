@@ -99,6 +99,20 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
+def counted_items(count: int, items: str) -> str:
+    """Return a number with its noun, which is given in the plural.
+
+    Args:
+        items: The noun in the plural, with what precedes it and `of …`.
+
+    Example:
+        >>> counted_items(1, "training texts"), counted_items(1, "texts of train"), counted_items(2, "texts of train")
+        ('1 training text', '1 text of train', '2 texts of train')
+    """
+    noun, of, whole = items.partition(" of ")
+    return counted(count, f"{noun.removesuffix('s')}{of}{whole}", items)
+
+
 def format_message(message: str) -> str:
     """Format a message for a terminal.
 

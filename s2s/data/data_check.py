@@ -11,7 +11,7 @@ import numpy as np
 
 from s2s.data.sources import MISSING
 from s2s.data.tokenizers import UNK, Tokenizer
-from s2s.errors import UserError
+from s2s.errors import UserError, counted_items
 
 SUSPICIOUS = {
     "\r": "carriage return",
@@ -124,7 +124,9 @@ class TokenReport:
             yield self.failure
         for name, cut in self.splits.items():
             if name == "train" and cut.too_long:
-                yield f"{cut.too_long:,} texts of train have more than batches.max_length ({self.max_length}) tokens"
+                have = "has" if cut.too_long == 1 else "have"
+                texts = counted_items(cut.too_long, "texts of train")
+                yield f"{texts} {have} more than batches.max_length ({self.max_length}) tokens"
             strange = cut.unknown + cut.new
             if strange > _STRANGE * cut.tokens:
                 yield (

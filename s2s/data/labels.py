@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data.sources import MISSING
-from s2s.errors import UserError
+from s2s.errors import UserError, counted_items
 from s2s.recipe.schema import LONGEST_WORD
 
 MOST_CLASSES = 1000
@@ -47,7 +47,10 @@ def missing_label_lines(counts: Mapping[str, int], item_name: str) -> list[str]:
     missing = {label: count for label, count in counts.items() if label in MISSING and count}
     if not missing:
         return []
-    shown = " and ".join(f"{count:,} {item_name} have the label {label!r}" for label, count in missing.items())
+    shown = " and ".join(
+        f"{counted_items(count, item_name)} {'has' if count == 1 else 'have'} the label {label!r}"
+        for label, count in missing.items()
+    )
     others = [label for label in counts if label not in MISSING]
     floats = all(re.fullmatch(r"-?\d+\.0", label) for label in others)
     because = f" (because of it, pandas writes the others as floats, such as {others[0]})" if others and floats else ""

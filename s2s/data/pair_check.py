@@ -103,8 +103,20 @@ class Inspection:
     advice: list[str]  # recommended corrections
 
 
-def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normalization: str = "identity") -> Inspection:
-    """Check a corpus as loaded, before filters; `normalization` is that of the targets."""
+def inspect(
+    corpus: Corpus["datasets.Dataset"],
+    settings: LearnedPairs,
+    normalization: str = "identity",
+    translations: bool = True,
+    copies: bool = False,
+) -> Inspection:
+    """Check a corpus as loaded, before filters.
+
+    Args:
+        normalization: Unicode normalization of the targets.
+        translations: False if the targets are not texts as long as their sources, such as names of classes.
+        copies: True if targets are meant to equal their sources.
+    """
     parts = corpus.splits()
     numbers = {name: corpus.row_numbers(name, len(part)) for name, part in parts.items()}
     splits = {name: _findings(part, numbers[name]) for name, part in parts.items()}
@@ -114,7 +126,7 @@ def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normaliz
     )
     both = {name: (whole[name], sources[name]) for name in whole}
     _, filter_report = filter_training(corpus.train, settings.filters)
-    advice = [words for name, split in splits.items() for words in _split_advice(name, split)]
+    advice = [words for name, split in splits.items() for words in _split_advice(name, split, translations, copies)]
     advice += _corpus_advice(both, filter_report)
     advice += filter(None, [corpus.note])
     advice += [words for name, part in parts.items() if (words := unreachable(part, name, normalization))]
@@ -192,8 +204,8 @@ def _rows(dataset: "datasets.Dataset", chosen: list[int], numbers: Sequence[int]
     return [(numbers[row], dataset[row]["source"], dataset[row]["target"]) for row in chosen]
 
 
-def _split_advice(name: str, split: SplitFindings) -> Iterator[str]:
-    if split.correlation is not None and split.correlation < 0.5:
+def _split_advice(name: str, split: SplitFindings, translations: bool, copies: bool) -> Iterator[str]:
+    if translations and split.correlation is not None and split.correlation < 0.5:
         yield (
             f"source and target lengths of {name} are hardly correlated (correlation {split.correlation:.2f}; "
             "translations usually reach 0.8): is line n of one file the translation of line n of the other?"
@@ -201,7 +213,7 @@ def _split_advice(name: str, split: SplitFindings) -> Iterator[str]:
     if split.empty:
         some = f"{_count(split.empty, 'pair')} of {name} with an empty side ({look.some_rows(split.empty)})"
         yield f"{some}: are the lines aligned?"
-    if len(split.copies) > look.MANY * split.pairs:
+    if not copies and len(split.copies) > look.MANY * split.pairs:
         yield f"{_count(split.copies, 'target')} of {name} equal the source: untranslated lines teach copying"
     if name == "train" and len(split.duplicates) > look.MANY * split.pairs:
         yield f"{_count(split.duplicates, 'repeated pair')} in train: data.filters.duplicates=drop keeps one of each"

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 from jaxtyping import Bool, Int
 
-from s2s.errors import UserError
+from s2s.errors import UserError, counted_items
 from s2s.recipe.schema import SourceSettings
 
 ALIASES = {"validation": ("validation", "valid", "val", "dev")}
@@ -143,7 +143,8 @@ class Source(ABC, Generic[Settings, Part]):
             copies = len(train) - len(rest) - sum(map(len, held.values()))
             if copies:
                 which = self.inputs or self.item_name
-                note = f"{copies:,} more {self.item_name} repeat held-out {which}: left out of training"
+                more = f"{counted_items(copies, f'more {self.item_name}')} {'repeats' if copies == 1 else 'repeat'}"
+                note = f"{more} held-out {which}: left out of training"
             train, divided = train.select(rest), {"train": rest, **held}
         return Corpus(train, parts["validation"], parts["test"], note, divided)  # type: ignore[arg-type]
 
@@ -163,8 +164,9 @@ class Source(ABC, Generic[Settings, Part]):
         if len(chosen) < wanted or not len(rest):
             which, different = self.inputs or self.item_name, len(candidates)
             repeated = f": they have only {different:,} different {which}" if different < len(usable) else ""
+            asked = f"{counted_items(wanted, self.item_name)} to hold out of {len(usable):,}"
             raise UserError(
-                f"{wanted:,} {self.item_name} to hold out of {len(usable):,} leave no training data{repeated}",
+                f"{asked} {'leaves' if wanted == 1 else 'leave'} no training data{repeated}",
                 where=", ".join(f"data.{name}: {size}" for name, size in sizes.items()),
                 remedy="hold out fewer" if different > len(sizes) else f"add {self.item_name} with other {which}",
             )
@@ -303,7 +305,7 @@ def suspicious_text_lines(examples: Iterable[tuple[str, ...]], item_name: str) -
 
     Example:
         >>> suspicious_text_lines([("one", "eins"), ("two", "nan")], "pairs")
-        ["1 pairs have 'nan' as a text, which looks like a missing value: remove these rows unless it is meant"]
+        ["1 pair has 'nan' as a text, which looks like a missing value: remove these rows unless it is meant"]
     """
     count, first, windows, size = 0, "", 0, 0
     for texts in examples:
@@ -312,7 +314,8 @@ def suspicious_text_lines(examples: Iterable[tuple[str, ...]], item_name: str) -
         size, windows = size + 1, windows + texts[-1].endswith("\r")
     more = " or the like" if count > 1 else ""
     meant = "which looks like a missing value: remove these rows unless it is meant"
-    lines = [f"{count:,} {item_name} have {first!r}{more} as a text, {meant}"] if count else []
+    have = "has" if count == 1 else "have"
+    lines = [f"{counted_items(count, item_name)} {have} {first!r}{more} as a text, {meant}"] if count else []
     if windows > size / 2:
         lines.append(f"most {item_name} end with a carriage return, which is learned: convert the file, e.g. dos2unix")
     return lines

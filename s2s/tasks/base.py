@@ -22,7 +22,7 @@ from torch import nn
 from s2s.data.dataset import BaseBatch, Examples
 from s2s.data.sources import Corpus, Source, Split, TrainOverlap
 from s2s.data.tokenizers import Tokenizer
-from s2s.errors import UserError
+from s2s.errors import UserError, counted_items
 from s2s.files import explain_os_error, make_folder, write_atomically
 from s2s.models.base import Encoder
 from s2s.recipe.installed import module_of
@@ -370,7 +370,7 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
         """Print a summary of the dataset before training starts; by default, the size of each split."""
         noun = self.source(train_context.recipe).item_name
         for name, part in train_context.data.corpus.splits().items():
-            print_fn(f"{name}: {len(part):,} {noun}")
+            print_fn(f"{name}: {counted_items(len(part), noun)}")
 
     @abstractmethod
     def validate(self, train_context: TrainContext[RecipeT, DataT, ModelT], log: RunLog) -> Validation:

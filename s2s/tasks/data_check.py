@@ -12,6 +12,7 @@ from s2s.data.data_check import TokenReport, report_tokens
 from s2s.data.sources import Corpus, Hashes, count_overlap, hashes, repeated
 from s2s.data.tokenized import learned
 from s2s.data.tokenizers import normalized
+from s2s.errors import counted_items
 from s2s.recipe.schema import PieceSettings
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ class CorpusInspection:
             yield from found.advice
         for name, count in self.in_train[noun].items():
             if count:
-                yield f"{count:,} {noun} of {name} also occur in train: scores will be too optimistic"
+                occur = "occurs" if count == 1 else "occur"
+                examples = counted_items(count, f"{noun} of {name}")
+                yield f"{examples} also {occur} in train: scores will be too optimistic"
         yield from self.cut.advice() if self.cut else ()
         yield from self.own
         yield from filter(None, [self.note])
@@ -77,23 +80,34 @@ class CorpusInspection:
         return look.table(self.splits, rows | (self.cut.rows() if self.cut else {}))
 
 
-def some(rows: list[int], such: str, rest: str = "") -> list[str]:
+def some(
+    rows: list[int], which: str, before: tuple[str, str] = ("", ""), after: tuple[str, str] = ("", "")
+) -> list[str]:
     """Return a line with the number and rows of such examples.
 
     Args:
         rows: Rows of the examples, from 1.
-        such: Description of the examples, to follow their number.
+        which: The examples, in the plural: `texts of train`.
+        before: Words that follow the number, in the singular and in the plural.
+        after: Words that follow the rows, likewise.
 
     Returns:
         One line; empty if there are no rows.
+
+    Example:
+        >>> some([3], "texts of train", (" is empty", " are empty"))
+        ['1 text of train is empty (row 3)']
     """
-    return [f"{len(rows):,} {such} ({look.some_rows(rows)}){rest}"] if rows else []
+    several = len(rows) != 1
+    shown = f"{counted_items(len(rows), which)}{before[several]} ({look.some_rows(rows)}){after[several]}"
+    return [shown] if rows else []
 
 
 def _repetitions(name: str, repeated: Sequence[int], of: int, noun: str) -> list[str]:
     """Return advice on repeated training examples, which a model may memorize."""
     many = name == "train" and len(repeated) > look.MANY * of
-    return [f"{len(repeated):,} {noun} of train are repeated: a model may learn them by heart"] if many else []
+    are = "is repeated: a model may learn it" if len(repeated) == 1 else "are repeated: a model may learn them"
+    return [f"{counted_items(len(repeated), f'{noun} of train')} {are} by heart"] if many else []
 
 
 def conversions(suspicious: Mapping[str, list[int]], which: str) -> list[str]:
@@ -107,7 +121,11 @@ def conversions(suspicious: Mapping[str, list[int]], which: str) -> list[str]:
         One line for each kind.
     """
     meant = ": check whether a conversion went wrong"
-    return [words for kind, rows in suspicious.items() for words in some(rows, f"{which} with a {kind}", meant)]
+    return [
+        words
+        for kind, rows in suspicious.items()
+        for words in some(rows, which, (f" with a {kind}",) * 2, (meant, meant))
+    ]
 
 
 def missing_classes(name: str, noun: str, counts: Mapping[str, int]) -> list[str]:
@@ -161,11 +179,12 @@ def _check_texts(
     sizes, empty, suspicious = look_through(texts, lambda text: len(text.encode()), "bytes", numbers)
     again = repeated(hashes(texts)).tolist()
     changed = [row for row, text in zip(numbers, texts, strict=True) if normalized(text, *cut) != text]
+    normalized_by = " is changed by tokenizer.normalization", " are changed by tokenizer.normalization"
     advice = [
-        *some(empty, f"{which} are empty"),
+        *some(empty, which, (" is empty", " are empty")),
         *_repetitions(name, again, len(texts), noun),
         *conversions(suspicious, which),
-        *(some(changed, f"{which} are changed by tokenizer.normalization", f": {altered}") if altered else ()),
+        *(some(changed, which, normalized_by, (f": {altered}",) * 2) if altered else ()),
     ]
     rows = {f"empty {noun}": len(empty), f"repeated {noun}": len(again), "changed by normalization": len(changed)}
     return Split({noun: len(texts), **sizes, **rows}, advice)
@@ -190,13 +209,13 @@ def inspect_labels(
     _, first, number = np.unique(hashed, return_index=True, return_inverse=True)
     other = np.asarray(numbers)[again[labels[again] != labels[first[number[again]]]]]
     contradictory = np.setdiff1d(other, empty).tolist()
-    most, hopeless = max(counts.values()), " have another class than the same one before: no model can be right on both"
+    most, hopeless = max(counts.values()), "another class than the same one before: no model can be right on both"
     advice = [
-        *some(contradictory, f"{noun} of {name}", hopeless),
+        *some(contradictory, f"{noun} of {name}", after=(f" has {hopeless}", f" have {hopeless}")),
         *_repetitions(name, again.tolist(), len(labels), noun),
         *missing_classes(name, noun, counts),
         *(
-            f"class {kind} has {count:,} training {noun}, the largest one {most:,}: look at macro-F1"
+            f"class {kind} has {counted_items(count, f'training {noun}')}, the largest one {most:,}: look at macro-F1"
             for kind, count in counts.items()
             if name == "train" and count * IMBALANCE < most
         ),

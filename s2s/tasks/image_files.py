@@ -187,7 +187,7 @@ def pixel_statistics(pixels: Pixels) -> tuple[Float[np.ndarray, " channels"], Fl
     return mean, np.where(deviation > 0, deviation, 1.0)
 
 
-DAMAGED = " are of a single colour: damaged?"
+DAMAGED = " is of a single colour: damaged?", " are of a single colour: damaged?"
 """Warning about the images that `plain` returns."""
 
 

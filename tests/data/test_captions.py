@@ -260,9 +260,9 @@ def test_caption_inspection_reports_faults_of_a_corpus(folder):
     )
     told = str(inspect_captions(source.load(), source, "nfkc", 1))
     for words in (
-        "1 images of train (row 3) are of a single colour",
-        "1 images of validation also occur in train: scores will be too optimistic",
-        "captions of 1 images of train with a line separator U+2028 (row 2)",
+        "1 image of train (row 3) is of a single colour",
+        "1 image of validation also occurs in train: scores will be too optimistic",
+        "captions of 1 image of train with a line separator U+2028 (row 2)",
     ):
         assert words in told
     rows = {line[:28].strip(): line[28:].split() for line in told.split("\n")}

@@ -42,9 +42,9 @@ def test_labelled_inspection_names_rows_of_faulty_texts():
     assert found.in_train == {"texts": {"validation": 0, "test": 2}}
     shown = str(found)
     for words in (
-        "1 texts of train are empty (row 33)",
-        "1 texts of train (row 31) have another class than the same one before",
-        "1 texts of train with a replacement character U+FFFD (row 34)",
+        "1 text of train is empty (row 33)",
+        "1 text of train (row 31) has another class than the same one before",
+        "1 text of train with a replacement character U+FFFD (row 34)",
         "class b has 2 training texts, the largest one 32: look at macro-F1",
         "2 texts of test also occur in train",
         "no texts of validation are of class b: no validation score measures it",
@@ -73,10 +73,10 @@ def test_labelled_inspection_names_rows_of_faulty_images():
     source = ImageSource(ImageDataSettings(size=4, mean=(127.5,), deviation=(70.0,)))
     shown = str(inspect_images(Corpus(train, _images((50, 0)), _images((7, 1), (51, 0))), source))
     for words in (
-        "1 images of train (row 31) have another class than the same one before",
-        "1 images of train (row 33) are of a single colour",
+        "1 image of train (row 31) has another class than the same one before",
+        "1 image of train (row 33) is of a single colour",
         "class b has 2 training images, the largest one 31: look at macro-F1",
-        "1 images of test also occur in train",
+        "1 image of test also occurs in train",
         "2 images of train are repeated",
         "no images of validation are of class b: no validation score measures it",
         "data.mean says 127.500: shares of white",

@@ -59,7 +59,7 @@ def test_new_warns_of_documents_with_missing_values(tmp_path):
     rows = ["nan" if n == 7 else f"document number {n}" for n in range(80)]
     pandas.DataFrame({"text": rows}).to_csv(tmp_path / "a.csv", index=False)
     text = generate_language_model_recipe("a", Splits(tmp_path / "a.csv", tmp_path / "a.csv", tmp_path / "a.csv"))
-    assert "have 'nan' as a text, which looks like a missing value" in text
+    assert "document has 'nan' as a text, which looks like a missing value" in text
     (tmp_path / "a.yaml").write_text(text)
     assert read(tmp_path / "a.yaml").data.text == "text"
 

@@ -113,11 +113,22 @@ def test_mixture_inspection_examples_that_another_corpus_holds_out_are_not_prepa
     assert any("sign" in line and "1 of its examples are held out by another corpus" in line for line in said)
 
 
+def test_mixture_inspection_lengths_of_answers_and_copies_of_span_corruption_are_no_faults(recipe):
+    rows = [f"{'word ' * (n % 7)}text {n}\t{'minus' if n % 2 else 'plus'}\n" for n in range(200)]
+    (recipe.parent / "sign.tsv").write_text("text\tsign\n" + "".join(rows))
+    asked = cast(Any, read(recipe)).data.corpora["sign"]
+    advice = [words for words in inspect(load(asked), asked).advice if "hardly correlated" in words]
+    whole = _said(recipe)
+    assert "hardly correlated" not in whole
+    assert not re.search(r"gaps: .* equal the source", whole)
+    assert "of train are hardly correlated" in advice[0]
+
+
 def test_mixture_inspection_counts_answers_and_reports_rare_ones(recipe):
     whole = _said(recipe)
     rows = {line[:28].strip(): line[28:].split() for line in whole.split("\n")}
     assert (rows["plus"], rows["minus"]) == (["19", "19"], ["1", "1"])
-    assert "sign: minus is the answer 1 times, another one 19 times" in whole
+    assert "sign: minus is the answer 1 time, another one 19 times" in whole
 
 
 def test_mixture_inspection_shares_are_those_of_the_formula_after_the_filters(recipe):
@@ -140,7 +151,7 @@ def test_mixture_inspection_sizes_are_those_of_training_where_texts_are_cut_into
     for line in describe_mixture(data.train, mixed.sizes, asked.data.mixing, None):
         assert line in whole
     assert re.search(r"examples above 50 +1 +0 +0\n", whole)
-    assert "  - 1 examples of train are longer than batches.max_length (50): left out" in whole
+    assert "  - 1 example of train is longer than batches.max_length (50): left out" in whole
 
 
 def test_mixture_inspection_reports_broken_rows_by_line(recipe):
@@ -182,7 +193,7 @@ def test_mixture_inspection_pieces_are_counted_as_the_tokenizer_cuts():
     test = found.splits["test"]
     assert (test.tokens, test.unknown, test.new) == (11, 6, 0)
     assert any("54.5% of the tokens of test are unknown (6)" in words for words in found.advice())
-    assert any("1 texts of train have more than batches.max_length (3) tokens" in words for words in found.advice())
+    assert any("1 text of train has more than batches.max_length (3) tokens" in words for words in found.advice())
     spelt = report_tokens(splits, lambda: train(splits["train"], PieceSettings(kind="bytes"), "text"), None)
     # a byte for each character and the spaces between them: x, y, d, e, f never stood in train
     assert (spelt.splits["test"].unknown, spelt.splits["test"].new) == (0, 6)

@@ -95,9 +95,10 @@ def _split(name: str, part: Captioned, numbers: Sequence[int], source: CaptionSo
         "images of a single colour": len(dull),
     }
     which, altered = f"images of {name}", f"the tokenizer changes {changed} ({name})"
+    earlier = "an earlier one after scaling: the same image, or data.size is too small"
     advice = [
-        *some(again, which, " equal an earlier one after scaling: the same image, or data.size is too small"),
-        *some(dull, which, DAMAGED),
+        *some(again, which, after=(f" equals {earlier}", f" equal {earlier}")),
+        *some(dull, which, after=DAMAGED),
         *([f"{altered}: such captions can never be generated exactly"] if changed else []),
         *(f"captions of {words}" for words in conversions(suspicious, which)),
     ]

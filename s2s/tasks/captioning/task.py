@@ -12,7 +12,7 @@ from s2s.data.sources import Corpus
 from s2s.data.tokenized import RaggedArray, learned
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.generate import Generator, Translation, describe_collapse
-from s2s.errors import UserError
+from s2s.errors import UserError, counted_items
 from s2s.evaluation.metrics import score
 from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
@@ -143,7 +143,8 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
         )
         if left_out := train_context.trainer.examples.num_skipped:
             limit = recipe.batches.max_length
-            print_fn(f"{left_out} training captions are longer than batches.max_length ({limit}): left out")
+            captions, are = counted_items(left_out, "training captions"), "is" if left_out == 1 else "are"
+            print_fn(f"{captions} {are} longer than batches.max_length ({limit}): left out")
 
     def on_train_start(self, train_context: CaptionContext, folder: Path, log: RunLog) -> None:
         """Draw some training images with their captions."""

@@ -42,5 +42,5 @@ def _split(name: str, part: Labelled, numbers: Sequence[int]) -> Split:
         texts, lambda text: len(split_words(text, unspaced)), unit_name(unspaced), numbers
     )
     found = inspect_labels(name, "texts", hashes(texts), part.labels, part.counts(), numbers, empty)
-    advice = [*some(empty, f"{which} are empty"), *found.advice, *conversions(suspicious, which)]
+    advice = [*some(empty, which, (" is empty", " are empty")), *found.advice, *conversions(suspicious, which)]
     return Split({**found.rows, **words, "empty texts": len(empty)}, advice)

@@ -38,7 +38,7 @@ def inspect_images(corpus: Corpus[Images], source: ImageSource) -> CorpusInspect
     for name, part in corpus.splits().items():
         found = inspect_labels(name, "images", hashes(source.keys(part)), part.labels, part.counts(), numbers[name])
         dull = [numbers[name][row - 1] for row in plain(part.pixels)]
-        told = some(dull, f"images of {name}", DAMAGED)
+        told = some(dull, f"images of {name}", after=DAMAGED)
         splits[name] = Split({**found.rows, "images of a single colour": len(dull)}, [*found.advice, *told])
     overlap = {"images": count_overlap(corpus, source.keys)}
     return CorpusInspection(splits, overlap, spots, own=tuple(_statistics(train, source.settings)), note=corpus.note)

@@ -16,7 +16,7 @@ from s2s.data.mixing import describe_mixture
 from s2s.data.pairs import pairs, with_prefix
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import EOS, train
-from s2s.errors import UserError
+from s2s.errors import UserError, counted, counted_items
 from s2s.evaluation.signs import WORST, Diagnostics, entropy
 from s2s.inspection.inspection import Inspection, InspectionRequest
 from s2s.inspection.seq2seq import inspection_of
@@ -51,14 +51,12 @@ def inspected(recipe: TextToTextRecipe) -> str:
         test = corpus.test.parts.get(name) if corpus.test else None
         own = {key.removeprefix(f"{name}."): rows for key, rows in corpus.rows.items() if key.startswith(f"{name}.")}
         alone = Corpus(corpus.train.parts[name], corpus.validation.parts[name], test, rows=own)
-        found = pair_check.inspect(alone, settings, tokenizer.normalization)
+        # Answers are names of classes; with span corruption, the target is the source.
+        translations, copies = settings.answers is None, settings.objective == "span-corruption"
+        found = pair_check.inspect(alone, settings, tokenizer.normalization, translations, copies)
         head, *others = pair_check.blocks(found) if settings.objective == "pairs" else _report_texts(found)
         shown += [[f"── {name}", *head], *others]
-        # Answers are short, and with span corruption, the target is the source: advice about it does not apply.
-        omitted = ("hardly go together",) if settings.answers else ()
-        omitted += ("just the source again",) if settings.objective == "span-corruption" else ()
-        wanted = [words for words in found.advice if not any(part in words for part in omitted)]
-        advice += [f"{name}: {own_keys(words, name)}" for words in wanted]
+        advice += [f"{name}: {own_keys(words, name)}" for words in found.advice]
         if settings.answers:
             table, more = _answers(corpus, name, settings.answers)
             shown.append(table)
@@ -94,7 +92,8 @@ def _answers(corpus: Corpus[Mixture], name: str, answers: Sequence[str]) -> tupl
     most, advice = max(train[answer] for answer in answers), []
     for answer in answers:
         if train[answer] * IMBALANCE < most:
-            advice.append(f"{answer} is the answer {train[answer]:,} times, another one {most:,} times: see macro-F1")
+            rare = counted(train[answer], "time")
+            advice.append(f"{answer} is the answer {rare}, another one {most:,} times: see macro-F1")
     for split, counts in said.items():
         advice += missing_classes(split, "targets", {answer: counts[answer] for answer in answers})
     return table, advice
@@ -134,7 +133,9 @@ def _report_mixture(
     if any(fit):
         lines += describe_mixture(sides["train"], fit, recipe.data.mixing, recipe.data.weights)
     if above["train"]:
-        advice.append(f"{above['train']:,} examples of train are longer than batches.max_length ({longest}): left out")
+        are = "is" if above["train"] == 1 else "are"
+        examples = counted_items(above["train"], "examples of train")
+        advice.append(f"{examples} {are} longer than batches.max_length ({longest}): left out")
     return [*lines, *look.table(parts, {**cut.rows(), f"examples above {longest:,}": above.values()})], advice
 
 

@@ -15,6 +15,7 @@ from s2s.data.corruption import SENTINELS
 from s2s.data.mixing import MixedDataset, TokenizedPairSource, all_pairs_by_corpus, describe_mixture
 from s2s.data.pairs import pairs, with_prefix
 from s2s.data.tokenizers import Tokenizer
+from s2s.errors import counted_items
 from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
 from s2s.tasks.base import (
@@ -111,7 +112,9 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
             print_fn("\n".join(describe_mixture(train_context.data.train, sizes, settings.mixing, settings.weights)))
         if examples.num_skipped:
             limit = recipe.batches.max_length
-            print_fn(f"{examples.num_skipped} training examples are longer than batches.max_length ({limit}): left out")
+            skipped = counted_items(examples.num_skipped, "training examples")
+            are = "is" if examples.num_skipped == 1 else "are"
+            print_fn(f"{skipped} {are} longer than batches.max_length ({limit}): left out")
 
     def _unreachable(self, train_context: MixtureContext) -> Iterator[str]:
         """Yield warnings about references that are longer than decoding allows."""

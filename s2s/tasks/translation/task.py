@@ -13,7 +13,7 @@ from s2s.data.pairs import pairs, unreachable, without_prefix
 from s2s.data.tokenized import encode_corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.generate import TextTranslator, describe_collapse
-from s2s.errors import UserError
+from s2s.errors import UserError, counted_items
 from s2s.evaluation.metrics import score
 from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
@@ -145,7 +145,9 @@ class TranslationTask(TextGeneration, Task[Recipe, PreparedTranslation, Seq2Seq]
             print_fn("\n".join(describe_mixture(data.sizes, sizes, recipe.data.mixing, recipe.data.weights)))
         if examples.num_skipped:
             limit = recipe.batches.max_length
-            print_fn(f"{examples.num_skipped} training pairs are longer than batches.max_length ({limit}): left out")
+            skipped = counted_items(examples.num_skipped, "training pairs")
+            are = "is" if examples.num_skipped == 1 else "are"
+            print_fn(f"{skipped} {are} longer than batches.max_length ({limit}): left out")
 
     def on_train_start(self, train_context: TranslationContext, folder: Path, log: RunLog) -> None:
         """Write the vocabulary coverage of the training text, for out-of-domain warnings."""
