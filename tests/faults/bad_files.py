@@ -150,7 +150,7 @@ LABELLED: dict[str, tuple[str, Content, tuple[str, ...]]] = {
         "text\tlabel\n" + "".join(f"x{n}\t{'l' * 4000}{n % 270}\n" for n in range(540)),
         ("runs/c", "could not be read again", "1,0"),
     ),
-    "one class": ("", LABELS.replace("good", "bad"), ("data.label", "1 different labels")),
+    "one class": ("", LABELS.replace("good", "bad"), ("data.label", "only one class, 'bad'")),
     "a thousand classes": ("", "text\tlabel\n" + "".join(f"x\tc{n}\n" for n in range(1001)), ("data.label", "1,001")),
     "an unknown class": ("data.classes=[good,evil]", LABELS, ("'bad'", "good, evil")),
     "a number beyond": ("data.classes=[good,bad]", LABELS + "x\t7\n", ("'7'", "c.tsv:32")),

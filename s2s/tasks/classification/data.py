@@ -157,7 +157,13 @@ def _check_first_row(table: _Table) -> None:
 
 def _different_labels(table: _Table) -> tuple[str, ...]:
     words = _labels(table)[0]
-    if not 2 <= len(words) <= MOST_CLASSES:
+    if len(words) == 1:
+        raise UserError(
+            f"the label column has only one class, {words[0]!r:.40}",
+            where="data.label",
+            remedy="name the column of the classes, or add texts of other classes",
+        )
+    if len(words) > MOST_CLASSES:
         raise UserError(
             f"the training data has {len(words):,} different labels, e.g. {words[0]!r:.40}",
             where="data.label",
