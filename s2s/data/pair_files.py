@@ -25,7 +25,7 @@ def read_pairs(source: "PairsOnDisk", name: str, split: str | tuple[str, str]) -
     """Read the columns `source` and `target` of a split from line-aligned files, a table, or the hub."""
     files = _files(source, name, split)
     if len(files) == 2:
-        check_there(*files)
+        check_there(*files, key=f"data.{name}")
         found = cache_rows(partial(line_pairs, *files), files, "lines", _PAIRS)
     elif files:
         found = from_table(files[0], _row_format(source.settings))
@@ -65,6 +65,7 @@ def _files(source: "PairsOnDisk", name: str, split: str | tuple[str, str]) -> tu
     if settings.corpus == "files":
         if table_kind(Path(split)) is None:
             raise not_a_table_error(name, split, "name a table, or a pair of line-aligned files: [a.en, a.de]")
+        check_there(root / split, key=f"data.{name}")
         return (root / split,)
     return _files_in(source.folder("files"), settings, name, split) if settings.root else ()
 

@@ -134,6 +134,7 @@ def split_table(source: Source, name: str, split: str) -> Path | None:
             )
     if text_files.table_kind(path) is None:
         raise not_a_table_error(name, split, "name a table, or a hub data set with data.corpus")
+    text_files.check_there(path, key=f"data.{name}")
     return path
 
 

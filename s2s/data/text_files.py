@@ -340,19 +340,25 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
     return cells
 
 
-def check_there(*paths: Path) -> None:
-    """Check that files exist; the error lists files with similar names."""
+def check_there(*paths: Path, key: str = "") -> None:
+    """Check that files exist; the error lists files with similar names.
+
+    Args:
+        key: Key of a recipe that names the files, for the message.
+    """
+    prefix = f"{key}: " if key else ""
     for path in paths:
         check_regular(path, "name a file; save the output of a pipe to a file first")
         if path.is_file():
             continue
         if path.is_symlink():
             what = f"is a link to {path.readlink()}, which does not exist"
-            raise UserError(what, where=str(path), remedy="restore its target, or name another file")
+            raise UserError(what, where=f"{prefix}{path}", remedy="restore its target, or name another file")
         there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         near = near_files(path.name, there, most=3)
         what = "no such file" if path.parent.is_dir() else f"no such file, and no folder {path.parent}"
-        raise UserError(what, where=str(path), remedy=f"did you mean {', '.join(near)}?" if near else "check the path")
+        remedy = f"did you mean {', '.join(near)}?" if near else "check the path"
+        raise UserError(what, where=f"{prefix}{path}", remedy=remedy)
 
 
 def _decoded(raw: bytes, path: Path, number: int) -> str:

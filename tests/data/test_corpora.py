@@ -265,7 +265,7 @@ _LONG = "".join(f"{i * i}\t{i**3}\n" for i in range(5_000)).encode()
 _XZ = lzma.compress(_LONG)
 BAD = {
     "counts the other way": ({"a.en": b"x", "a.de": b"x\ny"}, ("a.en", "a.de"), r"a.en has 1 lines, .*a.de has 2"),
-    "missing file": ({"a.en": b"x\n"}, ("a.en", "a.de"), r"a.de: no such file(.|\n)*did you mean a.en"),
+    "missing file": ({"a.en": b"x\n"}, ("a.en", "a.de"), r"data.train: \S*a.de: no such file(.|\n)*did you mean a.en"),
     "bytes": (
         {"a.en": b"x\nb\xffd\n", "a.de": b"x\ny\n"},
         ("a.en", "a.de"),

@@ -152,9 +152,9 @@ def test_labelled_labels_that_look_alike_are_two_classes_only_where_they_are_dec
 MISTAKES = {
     "column": ({"text": "titel"}, r"a.tsv:1: no column 'titel'(.|\n)*did you mean 'title'|did you mean title"),
     "label column": ({"label": "class"}, r"no column 'class'(.|\n)*data.text and data.label"),
-    "one class": ({"label": "same"}, r"data.label: the training data has 1 different labels"),
+    "one class": ({"label": "same"}, r"data.label: the label column has only one class, 'x'"),
     "no table": ({"train": "a.doc"}, r"data.train: .*a.doc: is no table"),
-    "no file": ({"train": "b.tsv"}, r"b.tsv: no such file"),
+    "no file": ({"train": "b.tsv"}, r"data.train: b.tsv: no such file"),
     "no validation": ({"validation": 9}, r"data.validation: 9: 9 texts to hold out of 4 leave no"),
 }
 

@@ -71,7 +71,7 @@ def built_in_size(settings: DocumentSettings, name: str) -> int:
 
 def _text_files(path: Path, name: str) -> list[Path]:
     if not path.is_dir():
-        check_there(path)
+        check_there(path, key=f"data.{name}")
         return [path]
     endings = tuple(f".txt{packed}" for packed in COMPRESSIONS)
     found = sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(endings))
