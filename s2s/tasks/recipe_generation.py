@@ -30,12 +30,13 @@ from s2s.data.text_files import (
     is_header,
     is_index,
     is_quoted_tsv,
+    lines,
     no_column,
     raw_rows,
     table_kind,
 )
 from s2s.data.tokenizers import UNK, Tokenizer, describe_changes, train
-from s2s.errors import UserError
+from s2s.errors import UserError, counted, counted_items
 from s2s.recipe.schema import LONGEST_NAME, PieceSettings, Quoting
 from s2s.tasks.data_check import IMBALANCE
 
@@ -241,12 +242,31 @@ def sample_evenly(dataset: "datasets.Dataset", most: int) -> "datasets.Dataset":
 
 
 def held_out_settings(
-    splits: Splits[Files], different: int, what: str, where: Path
+    splits: Splits[Files], different: int, what: str, where: Path, column: str | None = None
 ) -> dict[str, int | str | tuple[str, str]]:
-    """Return the recipe's validation and test set: files, or numbers to hold out."""
-    if different < _FEWEST:
+    """Return the recipe's validation and test set: files, or numbers to hold out.
+
+    Args:
+        different: Number of different training examples.
+        what: Plural noun for the examples.
+        where: File or folder of the training data.
+        column: Text column of a table, for the message.
+
+    Raises:
+        UserError: There are too few different examples.
+    """
+    if different < _FEWEST and column:
         raise UserError(
-            f"{different} different {what} are too few to learn from", where=str(where), remedy="collect 1,000 or more"
+            f"text column {column!r:.40} has only {counted(different, 'different value')}, too few to learn from",
+            where=str(where),
+            remedy="collect 1,000 or more, or name another column: --text COLUMN",
+        )
+    if different < _FEWEST:
+        are = "is" if different == 1 else "are"
+        raise UserError(
+            f"{counted_items(different, f'different {what}')} {are} too few to learn from",
+            where=str(where),
+            remedy="collect 1,000 or more",
         )
     held = 0 if None not in (splits.validation, splits.test) else max(1, min(1000, different // 20))
     given = {"validation": splits.validation, "test": splits.test}
@@ -379,6 +399,7 @@ def read_head(path: Path, wanted: Sequence[str]) -> Head:
         raise UserError(
             f"is no table ({', '.join(TABLES)}; plain, .gz or .xz)", str(path), "name a table, or rename it"
         )
+    _check_separator(path)
     quoting: Quoting | None = "csv" if is_quoted_tsv(path) else None
     layout = Columns((), "", quoting=quoting) if quoting else None
     found = [row for _, row in itertools.islice(raw_rows(path, layout), _READ + 1)]
@@ -388,6 +409,12 @@ def read_head(path: Path, wanted: Sequence[str]) -> Head:
     if isinstance(found[0], list):
         header = _has_header(found, wanted, path)
         names = found[0] if header else [str(position) for position in range(len(found[0]))]
+        if header and len(found) == 1:
+            raise UserError(
+                f"has a header ({', '.join(f'{name.strip():.40}' for name in names[:10])}) but no rows",
+                where=str(path),
+                remedy="name another file",
+            )
         found = [dict(zip(names, row, strict=False)) for row in found[header:]]
     # Hub data sets of translations have one column with a cell for each language.
     flat = [nested if isinstance(nested := row.get("translation"), dict) else row for row in found]
@@ -439,6 +466,9 @@ def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[
     *chosen, named = _check_columns(head, (*found, label), options)
     if named in chosen:
         raise UserError(f"column {named!r} is both text and class", remedy=f"name another one of the two: {options}")
+    # A label that ends so is refused when it is read.
+    if head.header is False and any(all(row.get(name, "").endswith("\r") for row in head.rows) for name in chosen):
+        raise _windows_line_ends("every line ends", head)
     return tuple(chosen), named
 
 
@@ -446,6 +476,22 @@ def text_column(head: Head, given: str | None) -> str:
     """Return the text column: as given, or by usual names."""
     (found,) = _check_columns(head, (given or _usual(head, TEXTS, but=None),), "--text COLUMN")
     return found
+
+
+def _check_separator(path: Path) -> None:
+    """Refuse a csv or tsv whose header line has another separator."""
+    own = {".csv": ",", ".tsv": "\t"}.get(table_kind(path) or "")
+    first = next(lines(path), "").replace('"', "") if own else ""
+    if own is None or own in first:
+        return
+    for other, name in ((";", "';'"), (",", "','"), ("\t", "tabs")):
+        if other in first and is_header(first.split(other)):
+            raise _wrong_separator(name, path)
+
+
+def _wrong_separator(name: str, path: Path) -> UserError:
+    remedy = "convert the file: separate its cells by commas (.csv) or tabs (.tsv)"
+    return UserError(f"cells seem to be separated by {name}", where=f"{path}:1", remedy=remedy)
 
 
 def _has_header(rows: Sequence[Sequence[str]], wanted: Sequence[str], path: Path) -> bool:
@@ -460,18 +506,34 @@ def _has_header(rows: Sequence[Sequence[str]], wanted: Sequence[str], path: Path
 
 
 def _usual(head: Head, names: Sequence[str], but: str | None) -> str | None:
-    there = {name.lower(): name for name in head.columns if name != but}
+    # A line end of Windows is part of the last name; `_check_columns` refuses it.
+    there = {name.lower().removesuffix("\r"): name for name in head.columns if name != but}
     return next((there[name] for name in names if name in there), None)
 
 
 def _check_columns(head: Head, chosen: Sequence[str | None], options: str) -> list[str]:
+    last = head.columns[-1] if head.header and head.columns else ""
+    if last.endswith("\r") and not {last, last.removesuffix("\r")}.isdisjoint(chosen):
+        raise _windows_line_ends("the header ends", head)
     for name in chosen:
         if name is not None and name not in head.columns:
             raise no_column(name, list(head.columns), str(head.path), options)
     if None in chosen:
+        cells = list(head.rows[0].values())
+        if head.header is False and len(head.columns) == 1 and all(";" in row[head.columns[0]] for row in head.rows):
+            raise _wrong_separator("';'", head.path)
+        twice = [cell for cell in dict.fromkeys(cells) if cells.count(cell) > 1]
+        if head.header is False and twice and is_header(list(dict.fromkeys(cells))):
+            what = f"the header names {twice[0]!r:.40} {cells.count(twice[0])} times"
+            raise UserError(what, where=f"{head.path}:1", remedy="rename one of these columns")
         raise UserError(
             f"nothing tells which columns are meant; there are {head}",
             where=str(head.path),
             remedy=f"name them: {options}",
         )
     return [name for name in chosen if name is not None]
+
+
+def _windows_line_ends(what: str, head: Head) -> UserError:
+    remedy = "convert the file, e.g. dos2unix"
+    return UserError(f"{what} with a carriage return", where=f"{head.path}:1", remedy=remedy)

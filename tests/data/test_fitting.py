@@ -245,6 +245,118 @@ def test_new_labelled_texts_are_fitted_by_names_by_looks_and_by_options(tmp_path
         generate_classification_recipe("mine", Splits(tmp_path / "named.tsv"), (column,), column)
 
 
+ROWS = [f"{text}\t{n % 2}" for n, text in enumerate(_sentences(40))]
+# name of the file, its lines, columns that the user names, and the message
+ODD_TABLES = {
+    "only a header": ("a.tsv", ["text\tlabel"], {}, r"a.tsv: has a header \(text, label\) but no rows\n"),
+    "only a named header": ("a.tsv", ["body\tkind"], {"label": "kind"}, r"has a header \(body, kind\) but no rows\n"),
+    "semicolons": (
+        "a.csv",
+        ["text;label", *(row.replace("\t", ";") for row in ROWS)],
+        {},
+        r"a.csv:1: cells seem to be separated by ';'\n.*convert the file: .* commas \(.csv\) or tabs \(.tsv\)",
+    ),
+    "semicolons and named columns": (
+        "a.csv",
+        ["text;label", *(row.replace("\t", ";") for row in ROWS)],
+        {"texts": ("text",)},
+        r"a.csv:1: cells seem to be separated by ';'",
+    ),
+    "quoted cells with semicolons": (
+        "a.csv",
+        ['"text";"label"', *('"' + row.replace("\t", '";"') + '"' for row in ROWS)],
+        {},
+        r"a.csv:1: cells seem to be separated by ';'",
+    ),
+    "semicolons without a header": (
+        "a.csv",
+        [row.replace("\t", ";") for row in ROWS],
+        {},
+        r"a.csv:1: cells seem to be separated by ';'",
+    ),
+    "tabs in a csv": ("a.csv", ["text\tlabel", *ROWS], {}, r"a.csv:1: cells seem to be separated by tabs\n"),
+    "the label for the text": (
+        "a.tsv",
+        ["text\tlabel", *ROWS],
+        {"label": "text"},
+        r"a.tsv: text column 'label' has only 2 different values, too few to learn from\n.*--text COLUMN",
+    ),
+    "two columns of a name": (
+        "a.tsv",
+        ["text\ttext\tlabel", *(f"{row.split()[0]}\t{row}" for row in ROWS)],
+        {},
+        r"a.tsv:1: the header names 'text' 2 times\n.*rename one of these columns",
+    ),
+    "Windows, the text last": (
+        "a.tsv",
+        ["label\ttext\r", *(f"{n % 2}\ta text of {n} words\r" for n in range(40))],
+        {},
+        r"a.tsv:1: the header ends with a carriage return\n.*dos2unix",
+    ),
+    "Windows, the label last": (
+        "a.tsv",
+        ["text\tlabel\r", *(f"{row}\r" for row in ROWS)],
+        {},
+        r"a.tsv:1: the header ends with a carriage return\n.*dos2unix",
+    ),
+    "Windows, the named text last": (
+        "a.tsv",
+        ["kind\tbody\r", *(f"{n % 2}\ta text of {n} words\r" for n in range(40))],
+        {"texts": ("body",)},
+        r"a.tsv:1: the header ends with a carriage return\n.*dos2unix",
+    ),
+    "Windows without a header, the text last": (
+        "a.tsv",
+        [f"{n % 2}\ta text of {n} words\r" for n in range(60)],
+        {},
+        r"a.tsv:1: every line ends with a carriage return\n.*dos2unix",
+    ),
+    "Windows without a header, the label last": (
+        "a.tsv",
+        [f"a text of {n} words\t{n % 2}\r" for n in range(60)],
+        {},
+        r"a.tsv:1: the label '0\\r' has (.|\n)*dos2unix",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ODD_TABLES)
+def test_new_labelled_texts_odd_table_is_refused_with_its_remedy(tmp_path, case):
+    name, lines, columns, words = ODD_TABLES[case]
+    (tmp_path / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
+    with pytest.raises(UserError, match=words):
+        generate_classification_recipe("mine", Splits(tmp_path / name), **columns)
+
+
+def test_new_carriage_returns_in_a_column_that_is_not_read_are_no_mistake(tmp_path):
+    rows = "".join(f"{row}\tx\r\n" for row in ["text\tlabel", *ROWS])
+    (tmp_path / "a.tsv").write_bytes(rows.encode())
+    recipe = _read(tmp_path, generate_classification_recipe("mine", Splits(tmp_path / "a.tsv")))
+    assert (recipe.data.text, recipe.data.label) == ("text", "label")
+
+
+def test_new_documents_of_an_odd_table_are_refused_with_their_remedy(tmp_path):
+    semicolons = _lines(tmp_path / "a.csv", ["text;label", *(row.replace("\t", ";") for row in ROWS)])
+    with pytest.raises(UserError, match=r"a.csv:1: cells seem to be separated by ';'"):
+        generate_language_model_recipe("mine", Splits(semicolons))
+    windows = tmp_path / "b.tsv"
+    rows = ["label\ttext", *("\t".join(row.split("\t")[::-1]) for row in ROWS)]
+    windows.write_bytes("".join(f"{row}\r\n" for row in rows).encode())
+    with pytest.raises(UserError, match=r"b.tsv:1: the header ends with a carriage return"):
+        generate_language_model_recipe("mine", Splits(windows))
+    few = _lines(tmp_path / "c.tsv", ["id\ttext", *(f"{n}\tthe same" for n in range(40))])
+    with pytest.raises(UserError, match=r"c.tsv: text column 'text' has only 1 different value, too few"):
+        generate_language_model_recipe("mine", Splits(few))
+
+
+def test_new_class_of_its_own_for_each_row_is_doubted(tmp_path):
+    rows = [row.replace("\t", f"\t{n}\t") for n, row in enumerate(ROWS)]
+    splits = Splits(_lines(tmp_path / "a.tsv", ["text\tid\tlabel", *rows]))
+    doubt = "  # 40 classes for 40 texts, fewer than 2 texts for a class: is 'id' the column of the classes?"
+    assert doubt in generate_classification_recipe("mine", splits, ("text",), "id")
+    assert "the column of the classes?" not in generate_classification_recipe("mine", splits, ("text",), "label")
+
+
 def test_new_images_in_folders_and_in_idx_files_are_fitted(tmp_path):
     draw = np.random.default_rng(1)
     for split, count in (("train", 24), ("test", 3)):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from s2s.data.sources import Corpus, suspicious_text_lines
+from s2s.errors import counted
 from s2s.tasks.classification.data import Labelled, LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings
 from s2s.tasks.data_check import missing_classes
@@ -52,7 +53,7 @@ def generate_classification_recipe(
     settings = LabelledSettings(text=text, label=label, quoting=head.quoting, train=train, validation=1, test=None)
     everything = LabelledSource(settings).load()
     different = len({text for part in (everything.train, everything.validation) for text in part.texts[:]["text"]})
-    held = held_out_settings(splits, different, "texts", splits.train)
+    held = held_out_settings(splits, different, "texts", splits.train, " + ".join(text))
     source = LabelledSource(settings.model_copy(update=held))
     corpus = source.load()
     choices = _chosen(corpus)
@@ -60,6 +61,7 @@ def generate_classification_recipe(
         *source.missing_labels(corpus),
         *suspicious_text_lines(((text,) for text in corpus.train.texts["text"]), "training texts"),
         *_missing_classes(corpus),
+        *_rare_classes(everything, label),
     ]
     choices["text"] = quoted(text[0] if len(text) == 1 else text)
     choices["label"] = quoted(label) + remarks(lines)
@@ -70,6 +72,17 @@ def generate_classification_recipe(
 def _missing_classes(corpus: Corpus[Labelled]) -> list[str]:
     counts = {name: part.counts() for name, part in corpus.splits().items()}
     return [line for name, each in counts.items() for line in missing_classes(name, "texts", each)]
+
+
+def _rare_classes(everything: Corpus[Labelled], label: str) -> list[str]:
+    """Return a line if a class has fewer than two texts on average."""
+    classes, texts = len(everything.train.names), sum(map(len, everything.splits().values()))
+    if texts >= 2 * classes:
+        return []
+    return [
+        f"{classes:,} classes for {counted(texts, 'text')}, fewer than 2 texts for a class: is {label!r:.40} the "
+        "column of the classes? name another one: --label COLUMN"
+    ]
 
 
 def _chosen(corpus: Corpus[Labelled]) -> dict[str, object]:

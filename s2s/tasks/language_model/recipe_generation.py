@@ -59,12 +59,12 @@ def generate_language_model_recipe(name: str, splits: Splits[Path], column: str 
             raise UserError(
                 "plain text has no columns", where=f"--text {column}", remedy="leave it out, or name a table"
             )
-        layout, unit = "", _unit(settings)
+        text, layout, unit = None, "", _unit(settings)
         settings = settings.model_copy(update={"document": unit})
         source = f"\n  document: {unit} # what a document is"
     everything = DocumentSource(settings).load_split("train")
     different = len(set(everything["text"] if everything else ()))
-    held = held_out_settings(splits, different, "documents", splits.train)
+    held = held_out_settings(splits, different, "documents", splits.train, text)
     corpus = DocumentSource(settings.model_copy(update=held)).load()
     others = [text for name, part in corpus.splits().items() if name != "train" for text in part["text"]]
     texts = corpus.train["text"][:]
