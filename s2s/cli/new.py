@@ -1,7 +1,7 @@
 """Command `s2s new`: write a recipe for your own files."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -148,6 +148,21 @@ def _write(output: Path, overwrite: bool, fitted: Callable[[], str]) -> None:
     text = fitted()
     write_new(output, text, overwrite)
     name = shlex.quote(str(output))
-    # Print the comments of the recipe: they give the reasons for its settings.
-    click.echo("\n".join(line for line in text.splitlines() if "#" in line))
+    click.echo("\n".join(_reasons(text)))
     click.echo(f"\nwrote {name}\nlook:   s2s data check {name}\ntrain:  s2s train {name}")
+
+
+def _reasons(recipe: str) -> Iterator[str]:
+    """Yield the lines of a recipe with a comment, each with its full key.
+
+    The comments give the reasons for the settings.
+    """
+    sections: list[str] = []
+    for line in recipe.splitlines():
+        text = line.strip()
+        if text.startswith("#"):
+            yield line
+            continue
+        sections[(len(line) - len(line.lstrip())) // 2 :] = [text.partition(":")[0]]
+        if "#" in text:
+            yield ".".join([*sections[:-1], text])

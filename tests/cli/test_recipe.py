@@ -194,6 +194,8 @@ def test_new_writes_a_recipe_for_a_table_and_reports_its_choices(folder):
     (folder / "rows.tsv").write_text("label\ttext\n" + rows)
     told = _s2s("new", "classify", "--data", "rows.tsv", "--text", "text", "--label", "label", "--output", "c.yaml")
     assert "# Made by `s2s new classify` for 54 texts of 2 classes" in told
+    assert re.findall(r"^(\S+\.kind): \w+ #", told, re.M) == ["tokenizer.kind", "model.kind"]
+    assert f"data.train: {folder}/rows.tsv # its first line names the columns\n" in told
     assert read(folder / "c.yaml").task == "classification"
     (folder / "tasks.txt").write_text("".join(f"IN: jump {n} OUT: {n} JUMP\n" for n in range(60)))
     assert "s2s train t.yaml" in _s2s("new", "translate", "--data", "tasks.txt", "--output", "t.yaml")
