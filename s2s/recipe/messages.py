@@ -15,6 +15,8 @@ from s2s.recipe.wording import choices, expected, named_section_of, nearest, sec
 
 SettingsOf = Callable[[str], type[Section]]
 _NAMED = "NAME"
+# Similarity from which a key of another section is suggested before a less similar one of the same section.
+_ALIKE = 0.8
 REMOVED = {
     ("device", "shard"): "is a removed key: a model must fit on one device, and several processes share its batches",
     ("data", "more", _NAMED, "back_translated_by"): (
@@ -113,10 +115,11 @@ def _suggest(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks
         return f"it is a key of task {' or '.join(owners)}, and this recipe has task {task}"
     everywhere = _keys_of(schema)
     siblings = [name[-1] for name in everywhere if _same_key(name[:-1], key[:-1])]
-    if nearest(key[-1], siblings):
+    # With a lower cutoff, most words resemble one of the hundreds of keys of other sections.
+    if nearest(key[-1], siblings, cutoff=_ALIKE):
         return suggestion(key[-1], siblings)
     elsewhere = {name[-1]: ".".join(name) for name in reversed(everywhere)}
-    if near := nearest(key[-1], elsewhere):
+    if near := nearest(key[-1], elsewhere, cutoff=_ALIKE):
         return f"did you mean {elsewhere[near]}?"
     return suggestion(key[-1], siblings)
 
@@ -129,6 +132,16 @@ def _same_key(known: Location, given: Location) -> bool:
 def known_keys(settings: SettingsOf) -> list[str]:
     """Return the keys of all installed models, without duplicates."""
     return list(dict.fromkeys(key for _, keys in _keys_of_kinds(settings) for key in keys))
+
+
+def keys_named(name: str, tasks: Tasks) -> list[str]:
+    """Return the keys of the recipes of all tasks whose last part is `name`.
+
+    Keys below a name that the recipe defines are left out.
+    """
+    found = [key for task in tasks.values() for key in _keys_of(task.recipe)]  # pyright: ignore[reportArgumentType]
+    found += [("model", key) for task in tasks.values() for key in known_keys(task.settings)]
+    return list(dict.fromkeys(".".join(key) for key in found if key[-1] == name and _NAMED not in key))
 
 
 def _keys_of_kinds(settings: SettingsOf) -> Iterator[tuple[str, Collection[str]]]:

@@ -69,8 +69,13 @@ def cut(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def nearest(word: str, known: Collection[str]) -> str | None:
-    """Return the most similar known word, or None if none is similar; upper and lower case are equal.
+def nearest(word: str, known: Collection[str], cutoff: float = 0.6) -> str | None:
+    """Return the most similar known word, or None if none is similar.
+
+    Upper and lower case are equal.
+
+    Args:
+        cutoff: Smallest similarity, from 0 to 1 (`difflib.SequenceMatcher.ratio`).
 
     Example:
         >>> nearest("trainig", ["training", "decoding"])
@@ -79,7 +84,7 @@ def nearest(word: str, known: Collection[str]) -> str | None:
         'adamw'
     """
     lowered = {each.lower(): each for each in reversed(list(known))}
-    near = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=cutoff)
     return lowered[near[0]] if near else None
 
 

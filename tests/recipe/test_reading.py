@@ -206,6 +206,8 @@ def test_recipe_unknown_model_hides_no_other_mistake(tmp_path):
 MISTAKES = {
     "unknown key": (["training.updats=5"], "training.updats: unknown key; did you mean updates?"),
     "key without its section": (["updates=5"], "updates: unknown key; did you mean training.updates?"),
+    "misspelt key without its section": (["updats=5"], "updats: unknown key; did you mean training.updates?"),
+    "word that resembles a key of a section": (["extra=5"], "extra: unknown key; expected one of name"),
     "unlike any key": (["seeds.xyzzy=5"], "seeds.xyzzy: unknown key; expected one of initialization, data, dropout"),
     "deep unknown key": (["data.filters.max_word=4"], "data.filters.max_word: unknown key; did you mean max_words?"),
     "unknown model": (["model.kind=transfomer"], "'transfomer' is not an installed model; did you mean transformer?"),
