@@ -39,8 +39,11 @@ class Command(click.Command):
         except click.NoSuchOption as error:
             if instead := REPLACED.get(f"{self.name} {error.option_name}"):
                 raise click.UsageError(f"{error.format_message()}\n{instead}", ctx) from None
-            if "." in error.option_name:
-                raise click.UsageError(_without_dashes(error.option_name, args), ctx) from None
+            key = error.option_name.lstrip("-")
+            if "." not in key:
+                key = self._recipe_key(key)
+            if key:
+                raise click.UsageError(_without_dashes(error.option_name, key, args), ctx) from None
             raise
         for option in given:
             several = given.count(option)
@@ -49,13 +52,30 @@ class Command(click.Command):
                 raise UserError(f"is given {several} times", name, "give it once")
         return super().parse_args(ctx, args)
 
+    def _recipe_key(self, option: str) -> str:
+        """Return the only recipe key with the name of an unknown option.
 
-def _without_dashes(option: str, args: Sequence[str]) -> str:
+        It is empty if there is none or several, or if the command takes no keys.
+        """
+        if not any(param.name == "overrides" for param in self.params):
+            return ""
+        from s2s.recipe.messages import keys_named
+        from s2s.run.tasks import schemas
+
+        try:
+            keys = keys_named(option.replace("-", "_"), schemas())
+        except UserError:
+            # A package of a task or a model is broken; that is not the mistake of this command line.
+            return ""
+        return keys[0] if len(keys) == 1 else ""
+
+
+def _without_dashes(option: str, key: str, args: Sequence[str]) -> str:
     """Return the message for a key of a recipe that is written as an option, `--training.updates 5`."""
     given = next((word for word in args if word.partition("=")[0] == option), option)
     after = [*args[args.index(given) + 1 :], "VALUE"][0] if given in args else "VALUE"
-    key = given.lstrip("-")
-    return f"No such option: {option}\nwrite {key if '=' in key else f'{key}={after}'}, without dashes"
+    value = given.partition("=")[2] if "=" in given else after
+    return f"No such option: {option}\nwrite {key}={value}, without dashes"
 
 
 def printer(quiet: bool, err: bool = False) -> Callable[[str], None]:

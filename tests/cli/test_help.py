@@ -99,8 +99,30 @@ def test_help_groups_all_commands_and_has_a_short_option():
         assert "..." not in CliRunner().invoke(commands, [group, "-h"]).output.partition("Commands:")[2]
 
 
-@pytest.mark.parametrize("words", [["--training.updates", "5"], ["--training.updates=5"]])
+@pytest.mark.parametrize(
+    "words", [["--training.updates", "5"], ["--training.updates=5"], ["--updates", "5"], ["--updates=5"]]
+)
 def test_setting_with_dashes_is_answered_with_the_setting_without(words):
     done = CliRunner().invoke(commands, ["train", "translate", *words])
     assert done.exit_code == 2
     assert "write training.updates=5, without dashes" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--tokens-per-update", "9"], "write training.tokens_per_update=9, without dashes"),
+        (["--feedforward", "9"], "write model.feedforward=9, without dashes"),
+    ],
+)
+def test_setting_with_dashes_and_without_its_section_is_answered_with_its_key(words, message):
+    assert message in CliRunner().invoke(commands, ["train", "translate", *words]).output
+
+
+@pytest.mark.parametrize(
+    "words", [["train", "a", "--dropout", "0"], ["train", "a", "--lr", "3"], ["runs", "--updates"]]
+)
+def test_option_that_is_no_single_key_is_answered_as_an_unknown_option(words):
+    done = CliRunner().invoke(commands, words)
+    assert (done.exit_code, "No such option" in done.output) == (2, True)
+    assert "without dashes" not in done.output
