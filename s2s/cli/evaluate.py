@@ -138,22 +138,22 @@ def evaluate(
         _refuse("a probe", both | scoring | more)
         _probe(words, bias, induction, checkpoint)
         return
-    files = _source_and_references(source, references)
-    if files and split:
-        raise UserError(f"{split} is not scored, because --source replaces it", "--split", "leave out one of them")
     paths, overrides = options.paths_and_overrides(words)
     overrides += [f"decoding.beam={beam}"] if beam else []
     check_unique(overrides)
     _check_metrics(names)
-    given = {"--beam": beam, "--lowercase": lowercase, "--source": files, "--tokenize": tokenizer, "--metric": names}
-    runs, sizes = _open_groups(paths, overrides, given)
+    given = {"--beam": beam, "--lowercase": lowercase, "--source": source, "--reference": references}
+    runs, sizes = _open_groups(paths, overrides, given | {"--tokenize": tokenizer, "--metric": names})
+    files = _source_and_references(source, references)
+    if files and split:
+        raise UserError(f"{split} is not scored, because --source replaces it", "--split", "leave out one of them")
     from s2s.run.inference import score_together
     from s2s.tasks.base import EvaluationOptions
 
     scoring_options = EvaluationOptions(split or "test", lowercase, files, tokenizer, names)
     tell = partial(click.echo, err=True)
     evaluations, comparisons = score_together(runs, scoring_options, checkpoint, tell, sizes)
-    show_all(file, {"evaluations": evaluations, "comparisons": comparisons})
+    show_all(file, {"evaluations": evaluations, "comparisons": comparisons}, ["comparisons"] if sizes else None)
     if sizes:
         click.echo("means with 95 % intervals over seeds; differences and p-values over seeds and test examples")
     elif comparisons:

@@ -123,9 +123,13 @@ def check_output(path: Path | None, option: str = "--output") -> None:
         raise UserError(what, where=f"{option} {path}", remedy="name a file in an existing folder")
 
 
-def show_all(path: Path | None, results: Mapping[str, Sequence[Any]]) -> None:
-    """Print lists of dataclasses by name, and write them to a JSON file."""
-    for part in itertools.chain(*results.values()):
+def show_all(path: Path | None, results: Mapping[str, Sequence[Any]], shown: Sequence[str] | None = None) -> None:
+    """Print lists of dataclasses by name, and write them to a JSON file.
+
+    Args:
+        shown: Names of the lists to print; None prints all. The file has all of them.
+    """
+    for part in itertools.chain(*(results[name] for name in (results if shown is None else shown))):
         click.echo(printable(str(part)))
     if path:
         rows = {name: [asdict(part) for part in parts] for name, parts in results.items()}

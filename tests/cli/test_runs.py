@@ -160,6 +160,7 @@ def test_sweep_trains_the_runs_of_each_value_and_resumes_them(tmp_path, monkeypa
     assert f"chrf  {means['0.02'].value:6.2f} ({means['0.02'].low:.2f} to {means['0.02'].high:.2f}), 2 seeds" in tested
     assert f"{means['0.02'].value - means['0.002'].value:+.2f} (" in tested
     assert "p-values over seeds and test examples" in tested
+    assert "checkpoint" not in tested
     alike = _s2s("evaluate", *map(str, (places["0.002", 1], places["0.002", 2])))
     assert "differ only in their seeds\np-values are over test examples; they say nothing about other seeds" in alike
     with pytest.raises(UserError, match=r"differ in training\.learning_rate"):
