@@ -482,5 +482,11 @@ def open_runs(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[
         )
     known = schema_of(runs[0].kept).scored_by
     if wrong := [option for option, value in options.items() if value and option not in known]:
-        raise UserError(f"{', '.join(wrong)} does not apply to runs of {runs[0].kept.task}", remedy="leave it out")
+        do = "does" if len(wrong) == 1 else "do"
+        # A recipe of text-to-text names a test set for each corpus.
+        is_file = "--source" in wrong and "test" in type(runs[0].kept.data).model_fields
+        raise UserError(
+            f"{', '.join(wrong)} {do} not apply to runs of {runs[0].kept.task}",
+            remedy="leave it out; data.test=FILE scores another file" if is_file else "leave it out",
+        )
     return [open_ensemble(path, overrides) for path in paths] if overrides else runs

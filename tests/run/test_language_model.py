@@ -1,6 +1,7 @@
 """A run of a language model: learning, scoring, writing, and what is asked of it."""
 
 import math
+import re
 import shutil
 from dataclasses import fields, replace
 from pathlib import Path
@@ -89,6 +90,23 @@ def test_language_model_score_is_negative_log_probability_per_document(run, load
     assert sum(span.loss * span.pieces for span in found.spans) == pytest.approx(found.total, rel=1e-5)
     assert sum(span.pieces for span in found.spans) == found.pieces
     assert "bits per byte" in str(found)
+
+
+def test_language_model_scores_another_file_by_data_test(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("other.txt").write_text("The dog sleeps.\nA cat reads.\n")
+    call = CliRunner()
+    for options, what in (
+        (["--source", "other.txt"], "--source does"),
+        (["--source", "other.txt", "--reference", "none.txt"], "--source, --reference do"),
+    ):
+        refused = str(call.invoke(evaluate_command, [str(run), *options]).exception)
+        assert refused.startswith(f"{what} not apply to runs of language-model\n")
+        assert "data.test=FILE" in refused
+    scored = call.invoke(evaluate_command, [str(run), "data.test=other.txt"])
+    assert (scored.exception, "2 documents" in scored.output) == (None, True)
+    missing = str(call.invoke(evaluate_command, [str(run), "data.test=othr.txt"]).exception)
+    assert re.fullmatch(r"data\.test: \S*othr\.txt: no such file\n  → did you mean other\.txt\?", missing)
 
 
 def test_language_model_runs_are_compared_on_equal_documents(run):

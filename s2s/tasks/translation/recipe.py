@@ -155,5 +155,5 @@ SCHEMA = schema.TaskSchema(
     use="translate:  s2s translate {} {}",
     example="'A sentence.'",
     changeable=("data", "decoding", "device"),
-    scored_by=("--beam", "--lowercase", "--metric", "--source", "--tokenize"),
+    scored_by=("--beam", "--lowercase", "--metric", "--reference", "--source", "--tokenize"),
 )
