@@ -163,7 +163,8 @@ class Source(ABC, Generic[Settings, Part]):
         rest = np.flatnonzero(~np.isin(hashed, hashed[chosen]))
         if len(chosen) < wanted or not len(rest):
             which, different = self.inputs or self.item_name, len(candidates)
-            repeated = f": they have only {different:,} different {which}" if different < len(usable) else ""
+            only = counted_items(different, f"different {which}")
+            repeated = f": they have only {only}" if different < len(usable) else ""
             asked = f"{counted_items(wanted, self.item_name)} to hold out of {len(usable):,}"
             raise UserError(
                 f"{asked} {'leaves' if wanted == 1 else 'leave'} no training data{repeated}",

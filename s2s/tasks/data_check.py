@@ -124,7 +124,7 @@ def conversions(suspicious: Mapping[str, list[int]], which: str) -> list[str]:
     return [
         words
         for kind, rows in suspicious.items()
-        for words in some(rows, which, (f" with a {kind}",) * 2, (meant, meant))
+        for words in some(rows, which, (f" with a {kind}", f" with a {kind}"), (meant, meant))
     ]
 
 
@@ -184,7 +184,7 @@ def _check_texts(
         *some(empty, which, (" is empty", " are empty")),
         *_repetitions(name, again, len(texts), noun),
         *conversions(suspicious, which),
-        *(some(changed, which, normalized_by, (f": {altered}",) * 2) if altered else ()),
+        *(some(changed, which, normalized_by, (f": {altered}", f": {altered}")) if altered else ()),
     ]
     rows = {f"empty {noun}": len(empty), f"repeated {noun}": len(again), "changed by normalization": len(changed)}
     return Split({noun: len(texts), **sizes, **rows}, advice)

@@ -281,6 +281,12 @@ ODD_TABLES = {
         {"label": "text"},
         r"a.tsv: text column 'label' has only 2 different values, too few to learn from\n.*--text COLUMN",
     ),
+    "a text for all": (
+        "a.tsv",
+        ["text\tlabel", *(f"{row[:-1]}pos" for row in ROWS)],
+        {"label": "text"},
+        r"a.tsv: text column 'label' has only 1 different value, too few",
+    ),
     "two columns of a name": (
         "a.tsv",
         ["text\ttext\tlabel", *(f"{row.split()[0]}\t{row}" for row in ROWS)],

@@ -51,8 +51,8 @@ def generate_classification_recipe(
     text, label = label_columns(head, texts, label)
     train = absolute_path(splits.train)
     settings = LabelledSettings(text=text, label=label, quoting=head.quoting, train=train, validation=1, test=None)
-    everything = LabelledSource(settings).load()
-    different = len({text for part in (everything.train, everything.validation) for text in part.texts[:]["text"]})
+    everything = LabelledSource(settings).load_split("train")
+    different = len(set(everything.texts[:]["text"])) if everything else 0
     held = held_out_settings(splits, different, "texts", splits.train, " + ".join(text))
     source = LabelledSource(settings.model_copy(update=held))
     corpus = source.load()
@@ -61,7 +61,7 @@ def generate_classification_recipe(
         *source.missing_labels(corpus),
         *suspicious_text_lines(((text,) for text in corpus.train.texts["text"]), "training texts"),
         *_missing_classes(corpus),
-        *_rare_classes(everything, label),
+        *(_rare_classes(everything, label) if everything else ()),
     ]
     choices["text"] = quoted(text[0] if len(text) == 1 else text)
     choices["label"] = quoted(label) + remarks(lines)
@@ -74,9 +74,9 @@ def _missing_classes(corpus: Corpus[Labelled]) -> list[str]:
     return [line for name, each in counts.items() for line in missing_classes(name, "texts", each)]
 
 
-def _rare_classes(everything: Corpus[Labelled], label: str) -> list[str]:
+def _rare_classes(everything: Labelled, label: str) -> list[str]:
     """Return a line if a class has fewer than two texts on average."""
-    classes, texts = len(everything.train.names), sum(map(len, everything.splits().values()))
+    classes, texts = len(everything.names), len(everything)
     if texts >= 2 * classes:
         return []
     return [
