@@ -217,7 +217,7 @@ def test_corpora_holding_everything_out_is_refused(tmp_path, size):
 def test_corpora_of_equal_rows_have_nothing_to_hold_out(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("en\tde\n" + "the same\tdas gleiche\n" * 50)
-    with pytest.raises(UserError, match="no training data: they have only 1 different sources") as refused:
+    with pytest.raises(UserError, match="no training data: they have only 1 different source") as refused:
         load(DataSettings(corpus="files", train=str(path), validation=1, test=1))
     assert refused.value.remedy == "add pairs with other sources"
 
