@@ -21,7 +21,7 @@ from s2s.data.dataset import to_device
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.decoding.beam_search import Beam, Hypothesis, search
 from s2s.decoding.constraints import Constraints
-from s2s.errors import Refuse, UserError, counted
+from s2s.errors import Refuse, UserError, counted, counted_items
 from s2s.models.base import Seq2Seq
 from s2s.nn.layers import Inputs, PaddingMask
 from s2s.nn.precision import fp32_layers
@@ -464,8 +464,8 @@ def describe_collapse(
 
     Example:
         >>> sources = [f"sentence {i}" for i in range(20)]
-        >>> print(describe_collapse(sources, ["the"] * 20, sources)[:58])
-        only 1 different translations of 20 different sources, whi
+        >>> print(describe_collapse(sources, ["the"] * 20, sources)[:57])
+        only 1 different translation of 20 different sources, whi
         >>> describe_collapse(sources, sources, sources) is None
         True
     """
@@ -479,9 +479,10 @@ def describe_collapse(
         )
     answers = len(set(translations))
     if answers < min(different, right) / 10 or answers == 1 < right:
+        outputs = counted_items(answers, f"different {noun}")
         return (
-            f"only {answers} different {noun} of {different} different sources, which have {right} different "
-            "references: normal in the first updates; if it persists, the decoder ignores the source: lower "
-            "training.learning_rate, raise training.warmup, and look for misaligned pairs with `s2s data check`"
+            f"only {outputs} of {different} different sources, which have {right} different references: normal in the "
+            "first updates; if it persists, the decoder ignores the source: lower training.learning_rate, raise "
+            "training.warmup, and look for misaligned pairs with `s2s data check`"
         )
     return None
