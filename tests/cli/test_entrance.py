@@ -151,8 +151,9 @@ def test_main_refuses_text_that_is_not_utf_8_before_loading(words):
 def test_main_refuses_keys_where_texts_belong(words, instead):
     done = CliRunner().invoke(main.commands, words)
     assert (done.exit_code, f"{words[-1]!r} is a key of a recipe; {instead} " in done.output) == (2, True)
-    other = CliRunner().invoke(main.commands, [*words[:-1], f" {words[-1]}"])
-    assert "is a key of a recipe" not in other.output
+    for text in (f" {words[-1]}", f"{words[-1]} is a text"):
+        other = CliRunner().invoke(main.commands, [*words[:-1], text])
+        assert "is a key of a recipe" not in other.output
 
 
 def test_main_error_of_ours_keeps_its_traceback(monkeypatch):
