@@ -128,7 +128,8 @@ class _Text(click.ParamType):
             if not os.access(value, os.F_OK):
                 spelt = value.encode("utf-8", "backslashreplace").decode()
                 self.fail(f"{spelt[:60]!r} is not UTF-8 at character {error.start + 1}", param, ctx)
-        if isinstance(param, click.Argument) and ctx and (key := _KEY.fullmatch(value)) and not os.access(value, os.F_OK):
+        key = _KEY.fullmatch(value)
+        if isinstance(param, click.Argument) and ctx and key and not os.access(value, os.F_OK):
             option = "--" + key[1].replace("_", "-")
             known = any(option in each.opts for each in ctx.command.params)
             instead = f"write {option}" if known else f"`s2s {ctx.command.name}` changes no keys"
