@@ -79,9 +79,7 @@ def export(
     with write_folder_atomically(folder, follow=True) as place:
         place.mkdir()
         # Where the run and its data lie is private.
-        recipe = loaded.recipe.model_copy(update={"run": RunSettings()})
-        if to == "hub":
-            recipe = without_folders(recipe)
+        recipe = without_folders(loaded.recipe.model_copy(update={"run": RunSettings()}))
         write(recipe, place / RECIPE)
         models = {} if to == "hub" else sentencepiece_files(loaded.tokenizers)
         for name, model in models.items():

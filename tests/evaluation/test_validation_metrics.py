@@ -27,7 +27,7 @@ def _choices(section) -> list[str]:
 
 
 def _context(metric: str) -> SimpleNamespace:
-    """What `validate` reads, of a model that is not called."""
+    """Stand-in for the context of `validate`, with a model that is not called."""
     device_context = SimpleNamespace(distributed=SimpleNamespace(is_main_process=False))
     return SimpleNamespace(
         model=None,

@@ -187,6 +187,7 @@ def test_hub_card_names_all_that_was_learned_from_and_no_folder(small, monkeypat
 
 
 def test_hub_export_has_names_of_files_without_their_folders(small, lines, tmp_path):
+    pytest.importorskip("ctranslate2")
     run = tmp_path / "private" / "run"
     shutil.copytree(small, run)
     page = run / "checkpoints" / "0000060" / "recipe.yaml"
@@ -195,8 +196,9 @@ def test_hub_export_has_names_of_files_without_their_folders(small, lines, tmp_p
     mine = f"  more:\n    mine: {{corpus: files, train: [{tmp_path}/private/mono.de, back.en]}}\n"
     page.write_text(own.replace("  more: {}\n", mine), encoding="utf-8")
     _s2s("export", run, "--to", "hub", "--output", tmp_path / "out")
-    for name in ("recipe.yaml", "README.md"):
-        text = (tmp_path / "out" / name).read_text(encoding="utf-8")
+    _s2s("export", run, "--to", "ctranslate2", "--output", tmp_path / "other")
+    for name in ("out/recipe.yaml", "out/README.md", "other/recipe.yaml"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
         assert "private" not in text
         assert "mono.de" in text
     assert _s2s("translate", tmp_path / "out", "--input", lines) == _s2s("translate", small, "--input", lines)
