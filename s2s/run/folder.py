@@ -69,14 +69,24 @@ def check_free(recipe: TrainRecipe, overwrite: bool) -> None:
         overwrite: Allow replacing an existing run.
 
     Raises:
-        UserError: The folder has other files, a run that must not be replaced, or data that the recipe reads.
+        UserError: The folder has other files, a run that must not be replaced or is being trained, or data that the
+            recipe reads.
     """
-    folder, another = run_dir(recipe), "name another folder with run.dir=DIR"
-    where = str(folder)
+    folder = run_dir(recipe)
     try:
         folder.exists()
     except OSError as error:
-        raise UserError(f"cannot be a folder: {error.strerror}", where, "shorten name or run.dir") from None
+        raise UserError(f"cannot be a folder: {error.strerror}", str(folder), "shorten name or run.dir") from None
+    if (folder / RECIPE).is_file() and (folder / LOCK).is_file():
+        # during a training, neither --resume nor --overwrite would work
+        with run_lock(folder):
+            pass
+    _check_replaceable(recipe, overwrite)
+
+
+def _check_replaceable(recipe: TrainRecipe, overwrite: bool) -> None:
+    folder, another = run_dir(recipe), "name another folder with run.dir=DIR"
+    where = str(folder)
     if not folder.exists() or (folder.is_dir() and is_unstarted(folder, TOKENIZER)):
         return
     if other := identify_folder(folder):
@@ -130,7 +140,7 @@ def create_run_dir(recipe: TrainRecipe, tokenizers: "Mapping[str, Tokenizer]", o
     with run_lock(folder):
         try:
             # Another process may have created it meanwhile.
-            check_free(recipe, overwrite)
+            _check_replaceable(recipe, overwrite)
             remove_unfinished(place, alone=True)
             # The recipe is removed last, so that an interrupted clean-up can be repeated.
             for path in sorted(place.iterdir(), key=lambda path: path.name == RECIPE):

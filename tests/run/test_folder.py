@@ -114,7 +114,7 @@ def test_run_folder_may_be_empty_or_a_link(folder, monkeypatch):
 
 def test_run_folder_is_locked_during_training(folder):
     with run_lock(folder / "runs/tiny"):
-        for words in (("runs/tiny", "--resume"), ("tiny.yaml", "--overwrite")):
+        for words in (("runs/tiny", "--resume"), ("tiny.yaml", "--overwrite"), ("tiny.yaml",)):
             with pytest.raises(UserError, match=r"runs/tiny: another process is training this run"):
                 _s2s("train", *words)
     assert (folder / "runs/tiny/checkpoints/0000004").exists()
