@@ -6,6 +6,7 @@ between two spaces is a clause or a sentence, so these texts are measured in cha
 
 import itertools
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from typing import Literal, cast
@@ -68,6 +69,18 @@ def split_words(text: str, unspaced: bool | None = None) -> list[str]:
     if unspaced is None:
         unspaced = is_unspaced(text)
     return [character for character in text if not character.isspace()] if unspaced else text.split()
+
+
+def is_mark(character: str) -> bool:
+    r"""Return True for a combining mark, such as a decomposed accent or a vowel sign of Hindi.
+
+    `re` and `str.isalnum` do not count marks as parts of words.
+
+    Example:
+        >>> is_mark("\u0301"), is_mark("e")
+        (True, False)
+    """
+    return unicodedata.category(character).startswith("M")
 
 
 def unit_name(unspaced: bool) -> str:

@@ -9,9 +9,14 @@ from typing import Any
 from sacrebleu.metrics.base import Metric, Signature
 from sacrebleu.metrics.base import Score as SacreScore
 
+from s2s.data.scripts import is_mark
+
 _LONGEST = 4
 _SIGMA = 6.0
-_WORDS = re.compile(r"\w+(?:[-'’]\w+)*")
+# All marks of letters are in this range.
+_MARKS = "".join(filter(is_mark, map(chr, range(0x300, 0x20000))))
+_WORD = rf"\w[\w{_MARKS}]*"
+_WORDS = re.compile(rf"{_WORD}(?:[-'’]{_WORD})*")
 
 Ngrams = Counter[tuple[str, ...]]
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from s2s.evaluation.cider import Cider
 from s2s.evaluation.metrics import by_place, metrics, score, scores
 from s2s.evaluation.significance import compare
 
@@ -73,6 +74,18 @@ def test_cider_equal_sentences_have_a_thousand_and_case_and_punctuation_do_not_c
     assert score(loud, sentences, names=("cider",))["cider"] == pytest.approx(1000)
     # what every image is said to be says nothing
     assert score(["a photo"] * 3, [["a photo"]] * 3, names=("cider",))["cider"] == 0
+
+
+def test_cider_vowel_signs_and_accents_are_part_of_words():
+    hindi = ["काम की बात", "किताब नई है", "सब ठीक"]
+    others = ["काम का बात", "कीताब नई हैं", "सब ठीक"]
+    alike, unlike = (score(texts, hindi, names=("cider",))["cider"] for texts in (hindi, others))
+    assert unlike < 0.7 * alike
+    decomposed = ["cafe\u0301 noir", "un the\u0301 vert", "de l'eau"]
+    assert Cider()._preprocess_segment(decomposed[0]) == decomposed[0]
+    # The variation selector of an emoji belongs to no word.
+    assert Cider()._preprocess_segment("I \u2764\ufe0f it") == "i it"
+    assert Cider(unspaced=True)._preprocess_segment("น้ำดี") == "น ้ ำ ด ี"
 
 
 def test_cider_several_references_are_all_looked_at_and_one_is_as_before():
