@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import BaseModel, FiniteFloat
 
+from s2s.data.scripts import is_mark
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, write_atomically
@@ -192,5 +193,8 @@ def _words(text: str, tokenizer: Tokenizer) -> list[str]:
         if word.isalnum():
             words.append(word)
         elif letters := [place for place, letter in enumerate(word) if letter.isalnum()]:
-            words.append(word[letters[0] : letters[-1] + 1])
+            # The last letter may have marks, such as the vowel signs of Hindi.
+            after = word[letters[-1] + 1 :]
+            marks = sum(1 for _ in itertools.takewhile(is_mark, after))
+            words.append(word[letters[0] : letters[-1] + 1 + marks])
     return words
