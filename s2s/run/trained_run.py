@@ -23,6 +23,7 @@ from s2s.arguments import (
 )
 from s2s.data.batches import collate_sources
 from s2s.data.dataset import to_device
+from s2s.data.pairs import with_prefix
 from s2s.data.sentences import SplitLine, sentence_splitter, unsplit
 from s2s.decoding.beam_search import Hypothesis
 from s2s.decoding.generate import MAX_SOURCE_LENGTH, Candidate
@@ -144,14 +145,14 @@ class Run:
         parts = self.split_sentences(lines) if split_sentences else list(map(unsplit, lines))
         sentences = [sentence for part in parts for sentence in part.sentences]
         found = iter(self.candidates(sentences, task=task))
-        for number, unknown in enumerate(self.unknown_words(lines), start=1):
+        for number, unknown in enumerate(self.unknown_words(lines, task), start=1):
             if unknown:
                 warnings.warn(f"line {number}: {describe_unknown(unknown)}", stacklevel=_CALLER)
         longest, most = self._longest
         too_long = TooLong(longest, warnings.warn, at_once=False, sentences=most)
-        lengths = iter(self._lengths(sentences, task))
+        lengths, prefix = iter(self._lengths(sentences, task)), self._asked(task)[0]
         for part in parts:
-            counts = [count_sentences(sentence) for sentence in part.sentences]
+            counts = [count_sentences(with_prefix(prefix, sentence)) for sentence in part.sentences]
             too_long.add(max(itertools.islice(lengths, len(counts)), default=0), max(counts, default=0))
         too_long.report()
         texts = (each[0].text if each else "" for each in found)
@@ -179,22 +180,27 @@ class Run:
         Returns:
             A boolean per line; False if the training lengths are unknown.
         """
-        (longest, sentences), lines = self._longest, check_texts(lines, "lines")
+        (longest, sentences), lines, (prefix, _) = self._longest, check_texts(lines, "lines"), self._asked(task)
         return [
             (longest is not None and tokens > longest)
-            or (sentences is not None and tokens > 0 and count_sentences(line) > sentences)
+            or (sentences is not None and tokens > 0 and count_sentences(with_prefix(prefix, line)) > sentences)
             for line, tokens in zip(lines, self._lengths(lines, task), strict=True)
         ]
 
-    def unknown_words(self, lines: Sequence[str]) -> list[tuple[str, ...]]:
+    def unknown_words(self, lines: Sequence[str], task: str | None = None) -> list[tuple[str, ...]]:
         """Find words that never occur in the training text, so that a translation may be nonsense.
+
+        Args:
+            task: See `translate`.
 
         Returns:
             For each line, its unknown words, or words with unknown tokens if the words are usual. Empty for a line with
             no larger share of unknown words than 99 % of the validation set, and if the training words were not saved.
         """
         seen, lines = self._coverage, check_texts(lines, "lines")
-        return [seen.unknown(line, self.loaded.tokenizers[0]) if seen else () for line in lines]
+        # The prefix is part of the training and validation texts.
+        prefix = self._asked(task)[0] if seen else ""
+        return [seen.unknown(with_prefix(prefix, line), self.loaded.tokenizers[0]) if seen else () for line in lines]
 
     @cached_property
     def _coverage(self) -> VocabularyCoverage | None:

@@ -124,7 +124,8 @@ class RequestHandler:
         found = run.candidates(lines, asked.nbest, asked.beam, asked.task, before_step)
         long = run.longer_than_training(lines, asked.task)
         answers = []
-        for line, best, too_long, unknown in zip(lines, found, long, run.unknown_words(lines), strict=True):
+        words = run.unknown_words(lines, asked.task)
+        for line, best, too_long, unknown in zip(lines, found, long, words, strict=True):
             candidates = []
             for each in best:
                 # Attention and alignment are computed per candidate, which takes time.

@@ -21,6 +21,9 @@ from s2s.comparison.request import Order, order
 from s2s.decoding.generate import TextTranslator
 from s2s.errors import Stopped, UserError
 from s2s.run.trained_run import Run
+from s2s.tasks.coverage import VocabularyCoverage
+from s2s.tasks.line_translation import translate_lines
+from s2s.tasks.seq2seq import build_translator
 
 ROOT = Path(__file__).parents[2]
 LINES = ["The old dog runs.", "", "A man sees the woman."]
@@ -85,6 +88,30 @@ def test_api_warnings_point_to_the_line_of_the_caller(small_world):
     with pytest.warns(UserWarning, match="1 of 1 text cut after") as warned:
         s2s.load(small_world / "runs/c").probabilities(["good " * 1000])
     assert warned[0].filename == __file__
+
+
+def test_api_lines_are_out_of_domain_with_their_prefix(small_world):
+    prefix = "please. translate to german: "
+    run = s2s.load(small_world / "runs/t", overrides={"data.prefix": prefix})
+    words = frozenset({"please", "translate", "to", "german", "dog"})
+    # As with a validation text of this prefix and five words, of which three are new.
+    run._coverage = VocabularyCoverage(frozenset(range(run.loaded.tokenizers[0].size)), words, 999, new_words=1 / 3)
+    lines = ["dog zebra", "Dog. Zebra lion tiger"]
+    assert run.unknown_words(lines) == [(), ("Zebra", "lion", "tiger")]
+    assert run.longer_than_training(lines) == [False, True]
+    said = []
+    found = translate_lines(
+        build_translator(run._writer), run._coverage, [lines], False, said.append, prefix, refuse=lambda *_: None
+    )
+    assert len(list(found)) == 2
+    warned = [
+        "line 2: not in the training text: 'Zebra', 'lion', 'tiger'; the translation may be nonsense",
+        "line 2: 2 sentences, training texts have at most 1; split it into sentences",
+    ]
+    assert said[:2] == warned
+    with pytest.warns(UserWarning, match="line 2") as own:
+        run.translate(lines)
+    assert [str(each.message) for each in own] == warned
 
 
 def test_api_score_is_the_log_probability_of_the_search(small_world):
