@@ -122,7 +122,11 @@ def classification_loss(
             own = own * table.to(scores)[batch.labels]
         if gamma:
             right = scores.softmax(dim=1).gather(1, batch.labels.unsqueeze(1)).squeeze(1)
-            own = own * (1 - right) ** gamma
+            missed = 1 - right
+            if gamma < 1:
+                # The derivative of the power is infinite at 0, where the probability rounds to 1.
+                missed = missed.clamp(min=torch.finfo(missed.dtype).tiny)
+            own = own * missed**gamma
         return own.sum(), plain
 
     return loss

@@ -1,5 +1,6 @@
 """Contract of every installed encoder as a classifier, with each pooling."""
 
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -165,6 +166,18 @@ def test_classifier_weighted_and_focal_loss_are_their_formulas():
     for smoothing in (0.0, 0.3):
         same, _ = classification_loss(smoothing, [1.0] * CLASSES)(model, batch)
         torch.testing.assert_close(same, classification_loss(smoothing)(model, batch)[0])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
+def test_classifier_focal_loss_of_a_certain_example_has_a_finite_gradient(gamma, smoothing):
+    # In fp32 the probability of the first label is 1.
+    scores = torch.tensor([[50.0, 0.0], [0.0, 1.0]], requires_grad=True)
+    batch = SimpleNamespace(source=scores, source_valid=None, labels=torch.tensor([0, 1]))
+    loss, _ = classification_loss(smoothing, gamma=gamma)(lambda source, valid: source, batch)
+    loss.backward()
+    assert scores.grad[0].tolist() == pytest.approx([0, 0], abs=1e-12)
+    assert scores.grad[1].abs().min() > 0.01
 
 
 def test_classifier_unequal_micro_batches_are_one_big_batch():
