@@ -81,10 +81,11 @@ def pixels_of(image: "Image", wanted: PixelSettings) -> Picture:
     from PIL.Image import Resampling, fromarray
     from PIL.ImageOps import exif_transpose
 
-    image = exif_transpose(image)
+    kind, image = image.format, exif_transpose(image)
     if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:  # type: ignore[operator]
         raise ValueError("parts of it are transparent, and nothing says what is behind them")
-    if image.mode.startswith("I;16"):
+    # Pillow reads 16 bits of a PGM file into 32; its older versions do so with PNG files, too.
+    if image.mode.startswith("I;16") or (image.mode == "I" and kind in ("PPM", "PNG")):
         # Pillow would clip values above 255.
         image = fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
     elif image.mode in ("I", "F"):

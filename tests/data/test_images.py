@@ -221,13 +221,18 @@ def test_images_depth_turn_and_transparency_of_a_file_are_kept_or_refused(tmp_pa
     grey = Image.fromarray(pixels[0])
     grey.save(tmp_path / "8.png")
     Image.fromarray(pixels[0].astype(np.uint16) * 257).save(tmp_path / "16.png")
+    raw = pixels[0].astype(">u2") * 257
+    (tmp_path / "16.pgm").write_bytes(b"P5 %d %d 65535\n" % raw.shape[::-1] + raw.tobytes())
+    Image.fromarray(pixels[0].astype(np.int32)).save(tmp_path / "32.tif")
     Image.merge("RGBA", (grey, grey, grey, Image.new("L", grey.size, 255))).save(tmp_path / "opaque.png")
     turned = Image.Exif()
     turned[0x0112] = 3
     grey.rotate(180).save(tmp_path / "turned.png", exif=turned)
     expected = read_image(tmp_path / "8.png", ImageDataSettings(size=6))
-    for name in ("16", "opaque", "turned"):
-        assert (read_image(tmp_path / f"{name}.png", ImageDataSettings(size=6)) == expected).all(), name
+    for name in ("16.png", "16.pgm", "opaque.png", "turned.png"):
+        assert (read_image(tmp_path / name, ImageDataSettings(size=6)) == expected).all(), name
+    with pytest.raises(UserError, match=r"32.tif: cannot be read: a pixel has 32 bits"):
+        read_image(tmp_path / "32.tif", ImageDataSettings(size=6))
     Image.merge("RGBA", (*[Image.new("L", grey.size, 255)] * 3, grey)).save(tmp_path / "clear.png")
     with pytest.raises(UserError, match=r"clear.png: cannot be read: parts of it are transparent"):
         read_image(tmp_path / "clear.png", ImageDataSettings(size=6))
