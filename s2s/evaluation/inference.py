@@ -151,7 +151,8 @@ def paired_p(first: Counts, second: Counts, score: Callable[[np.ndarray], np.nda
     for start in range(0, swaps, block):
         size = (min(block, swaps - start), len(first))
         shift = (generator.integers(0, 2, size, dtype=np.int8).astype(float) @ moved).astype(moved.dtype)
-        found += int((np.abs(score(sums[1] - shift) - score(sums[0] + shift)) >= wanted).sum())
+        # Negated, so that NaN, as of a broken model, is no significant difference.
+        found += int((~(np.abs(score(sums[1] - shift) - score(sums[0] + shift)) < wanted)).sum())
     return found / (swaps + 1)
 
 
@@ -160,9 +161,9 @@ def trend_p(rounds: Sequence[int], values: Sequence[float]) -> float:
 
     The test statistic is the correlation with the logarithm of the number of rounds since the first, because what
     settles changes most at first. It is exact up to eight values; beyond, Student's distribution is used. For times,
-    give logarithms. Below three values the p-value is 1.
+    give logarithms. Below three values, and if all are equal, the p-value is 1.
     """
-    if len(values) < 3:
+    if len(values) < 3 or min(values) == max(values):
         return 1.0
     x, y = np.log(np.subtract(rounds, rounds[0]) + 1.0), np.asarray(values, dtype=float)
     if len(y) > _ALL_ORDERS:

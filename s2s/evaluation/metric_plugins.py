@@ -4,6 +4,7 @@ A metric is a function that scores each translation; the score of a corpus is th
 all metrics.
 """
 
+import math
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Protocol
@@ -64,6 +65,10 @@ class SentenceMean(Metric):
         if len(found) != len(hypotheses):
             what = f"returned {counted(len(found), 'score')} for {counted(len(hypotheses), 'translation')}"
             raise UserError(what, f"metric {self._display_name}", "return one score for each translation")
+        for number, score in enumerate(found, start=1):
+            if not math.isfinite(score):
+                what = f"the score of translation {number:,} is {score}"
+                raise UserError(what, f"metric {self._display_name}", "return a finite number for each translation")
         return [[score, 1.0] for score in found]
 
     def _compute_score_from_stats(self, stats: Sequence[float]) -> SacreScore:

@@ -139,7 +139,7 @@ class GroupComparison:
 
 
 def _four_digits(p: float) -> str:
-    return f"= {p:.4f}" if p >= 0.00005 else "< 0.0001"
+    return "< 0.0001" if p < 0.00005 else f"= {p:.4f}"
 
 
 def compare_groups(

@@ -84,6 +84,12 @@ def test_inference_equal_scores_of_different_translations_are_no_difference():
         assert found["b", metric].p_value == found["same", metric].p_value == 1.0
 
 
+def test_paired_test_of_an_unknown_loss_finds_no_difference():
+    first = np.column_stack(([2.0, 3.0, 4.0], [1.0, 1.0, 1.0]))
+    second = np.column_stack(([np.nan, 3.0, 4.0], [1.0, 1.0, 1.0]))
+    assert paired_p(first, second, lambda sums: sums[..., 0] / sums[..., 1]) == 1.0
+
+
 def test_paired_test_is_symmetric_in_the_systems():
     first, second = _systems(np.random.default_rng(4), 0.03)
     assert paired_p(first, second, _rate) == paired_p(second, first, _rate)
@@ -178,6 +184,7 @@ def test_inference_trend_is_that_of_scipys_permutations(rounds):
 
 def test_inference_times_that_never_vary_or_are_two_have_no_trend():
     assert trend_p([1, 2, 3, 4, 5, 6], [0.3] * 6) == 1
+    assert trend_p(range(1, 10), [0.3] * 9) == 1
     assert trend_p([1, 2], [1.0, 2.0]) == 1
     # of more values Student's distribution, which is close to what orders say of eight
     rising = [0.1, 0.5, 0.2, 0.6, 0.4, 0.7, 0.5, 0.8]
@@ -212,7 +219,10 @@ def test_median_has_no_interval_below_six_values():
     assert [median([1.0] * count).low is None for count in range(1, 8)] == [True] * 5 + [False] * 2
 
 
-@pytest.mark.parametrize(("p", "shown"), [(0.0068, "p = 0.0068"), (0.00005, "p = 0.0001"), (0.00004, "p < 0.0001")])
+@pytest.mark.parametrize(
+    ("p", "shown"),
+    [(0.0068, "p = 0.0068"), (0.00005, "p = 0.0001"), (0.00004, "p < 0.0001"), (math.nan, "p = nan")],
+)
 def test_significance_shows_no_p_value_as_zero(p, shown):
     one, apart = Estimate(40.0, 39.0, 41.0), Estimate(-1.0, -2.0, -0.5)
     assert str(GroupComparison("b", "bleu", 3, one, apart, p)).endswith(f"against the first, {shown}")

@@ -109,6 +109,13 @@ def test_installed_metric_with_too_few_scores_is_refused():
         metric.corpus_score(["a", "b"], [["a", "b"]])
 
 
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_installed_metric_with_a_score_that_is_no_finite_number_is_refused(score):
+    metric = SentenceMean("odd", lambda translations, references, sources: [1.0, score])
+    with pytest.raises(UserError, match=f"metric odd: the score of translation 2 is {score}"):
+        metric.corpus_score(["a", ""], [["a", "b"]])
+
+
 def test_comet_scores_each_translation_by_its_best_reference(monkeypatch):
     asked = []
 
