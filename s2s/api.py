@@ -160,11 +160,12 @@ def score(
     if given is not None and len(given) != len(written):
         what = f"{len(written)} translations and {len(given)} sources"
         raise UserError(what, remedy="give a list with one source for each translation")
-    check_metrics(metrics, "metrics")
+    names = check_texts(metrics, "metrics")
+    check_metrics(names, "metrics")
     if empty := [place for place, each in enumerate(wanted) if not each]:
         raise UserError("has no reference", where=f"references[{empty[0]}]", remedy="give one or more")
-    tokenization = choose_tokenization(references, tokenizer)
-    return scores(written, references, lowercase, tuple(metrics) or NAMES, tokenization, given)
+    tokenization = choose_tokenization(wanted, tokenizer)
+    return scores(written, wanted, lowercase, names or NAMES, tokenization, given)
 
 
 class Training:

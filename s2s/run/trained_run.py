@@ -740,8 +740,8 @@ class Run:
         if tokenizer is not None:
             check_choice(tokenizer)
             self._only("be scored with a tokenizer", WRITTEN)
-        if metrics:
-            check_metrics(check_texts(metrics, "metrics"), "metrics")
+        if metrics := check_texts(metrics, "metrics"):
+            check_metrics(metrics, "metrics")
             self._only("be scored by chosen metrics", ("translation",))
         if sources is None and references is None:
             part = evaluation_split(self._opened, self.recipe, split)

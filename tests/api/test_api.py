@@ -293,9 +293,22 @@ def test_api_several_references_are_scored_together(small_world, tmp_path):
     assert list(s2s.score(["a b"], [["a b", "c"]], metrics=["cider", "exact"])) == ["cider", "exact"]
 
 
+def test_api_score_reads_iterators_once(small_world):
+    run = s2s.load(small_world / "runs/t")
+    evaluated = run.evaluate(sources=["A dog."], references=iter(["Ein Hund."]), metrics=iter(["chrf"]))
+    assert [*evaluated.scores] == ["chrf"]
+    written, wanted = ["我喜欢猫和狗", "今天天气很好啊"], ["我喜欢猫和鸟", "今天天气非常好"]
+    found = s2s.score(iter(written), iter(wanted), metrics=iter(["bleu"]), sources=iter(written))
+    assert found == s2s.score(written, wanted, metrics=["bleu"])
+    assert found["bleu"].value > 0
+    assert "tok:zh" in found["bleu"].signature
+    assert s2s.score(written, map(iter, zip(wanted, written, strict=True)))["exact"].value == 100
+
+
 @pytest.mark.parametrize(
     ("use", "message"),
     [
+        (lambda w: s2s.score(["a"], ["a"], metrics="bleu"), r"metrics: is one text, but a list of texts"),
         (lambda w: s2s.score(["a"], []), r"1 translations and 0 references"),
         (lambda w: s2s.score(["a"], [[]]), r"references\[0\]: has no reference"),
         (lambda w: s2s.score(["a"], ["a"], metrics=["blue"]), r"metrics: 'blue' is no metric\n.*did you mean bleu"),
