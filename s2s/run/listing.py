@@ -57,8 +57,14 @@ class ListedRun:
     @property
     def validation(self) -> dict[str, float]:
         """The best value of `validation.metric`, by its name; empty before the first validation."""
+        if self.rank is None:
+            return {}
+        metric, tasks = self.recipe.validation.metric, getattr(self.recipe.data, "corpora", {})
+        # A mixture's mean, and a task's metric, have 100 minus an error rate, which may be below 0.
+        if tasks and metric != "loss" and (metric not in tasks or tasks[metric].metric != "loss"):
+            return {metric: self.rank[0]}
         # Error rates and losses are saved negated, so that higher is better.
-        return {self.recipe.validation.metric: abs(self.rank[0])} if self.rank else {}
+        return {metric: abs(self.rank[0])}
 
 
 class _State(BaseModel):

@@ -22,6 +22,7 @@ from s2s.cli.main import commands
 from s2s.errors import UserError
 from s2s.evaluation.inference import mean
 from s2s.recipe.reading import recipe_path, split_sweep
+from s2s.run.listing import ListedRun
 from s2s.run.manifest import training_precision
 from s2s.run.tasks import read, schemas
 from s2s.training.device import PRECISION_NAMES
@@ -303,6 +304,24 @@ def test_sweep_refuses_mistakes_before_training(values, message, tmp_path, monke
     with pytest.raises(UserError, match=message):
         _s2s("train", "translate", *values)
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "score", "shown"),
+    [
+        ("translate", {"validation.metric": "wer"}, -35.0, {"wer": 35.0}),
+        ("translate", {"validation.metric": "bleu"}, 35.0, {"bleu": 35.0}),
+        ("lm_builtin", {"validation.metric": "bits_per_byte"}, -1.5, {"bits_per_byte": 1.5}),
+        # 100 minus an error rate above 100 %
+        ("text_to_text", {"validation.metric": "mean", "data.corpora.plural.metric": "wer"}, -20.0, {"mean": -20.0}),
+        ("text_to_text", {"validation.metric": "plural", "data.corpora.plural.metric": "wer"}, -5.0, {"plural": -5.0}),
+        ("text_to_text", {"validation.metric": "plural", "data.corpora.plural.metric": "loss"}, -2.0, {"plural": 2.0}),
+        ("text_to_text", {"validation.metric": "loss"}, -2.0, {"loss": 2.0}),
+    ],
+)
+def test_runs_show_the_best_validation_with_its_sign(recipe, overrides, score, shown):
+    run = ListedRun(Path("runs/x"), s2s.read_recipe(recipe, overrides), 1, {}, (score, -2.0))
+    assert run.validation == shown
 
 
 def test_runs_of_a_folder_without_runs_says_so(tmp_path):
