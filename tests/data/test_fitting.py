@@ -393,6 +393,24 @@ def test_new_images_in_folders_and_in_idx_files_are_fitted(tmp_path):
         generate_image_recipe("mine", Splits(tmp_path / "photos"))
 
 
+@pytest.mark.parametrize("kind", ["little.tif", "big.tif", "grey.png", "grey.pgm"])
+def test_new_images_of_16_bits_are_grey(tmp_path, kind):
+    draw = np.random.default_rng(1)
+    for number in range(24):
+        file = tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number}-{kind}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pixels = draw.integers(0, 2**16, (12, 12), dtype=np.uint16)
+        if kind == "grey.pgm":
+            file.write_bytes(b"P5 12 12 65535\n" + pixels.astype(">u2").tobytes())
+        elif kind == "big.tif":
+            Image.frombytes("I;16B", (12, 12), pixels.astype(">u2").tobytes()).save(file)
+        else:
+            Image.fromarray(pixels).save(file)
+    recipe = _read(tmp_path, generate_image_recipe("photos", Splits(tmp_path / "photos")))
+    assert (recipe.data.size, recipe.data.channels) == (12, 1)
+    assert len(ImageSource(recipe.data).load().train) == 22
+
+
 @pytest.mark.parametrize("name", [".", "..", "here/."])
 def test_new_reads_a_folder_of_texts_however_it_is_named(tmp_path, monkeypatch, name):
     (tmp_path / "here" / "sub").mkdir(parents=True)

@@ -91,7 +91,8 @@ def _looks(train: Files) -> tuple[int, str, int, str]:
         for file in files[:: max(1, len(files) // _LOOKED_AT)]:
             with open_image(file, str(file)) as image:
                 sides.append(min(image.size))
-                grey = grey and image.mode in ("1", "L", "LA", "I;16")
+                # All modes of 16 bits are grey: I;16, I;16B, and I in a PGM file.
+                grey = grey and (image.mode in ("1", "L", "LA") or image.mode.startswith("I"))
         if not sides:
             raise UserError(
                 "holds no images", str(train.absolute()), f"there should be files with {', '.join(ENDINGS)}"
