@@ -37,7 +37,7 @@ class _RateSignature(Signature):
 class Rate(Metric):
     """Exact match rate, or edits per reference character or word, in percent.
 
-    White space at the ends is ignored; between words, any amount counts as one space.
+    White space at the ends is ignored. Between words it matters for `sentences` and `characters`.
 
     Args:
         unit: `sentences` counts exact matches; `characters` and `words` count edits.

@@ -81,6 +81,11 @@ def test_metrics_error_rates_count_edits_over_what_the_references_hold():
         assert {s.value for s in scores([translation], [""], names=("ter", "cer", "wer")).values()} == {expected}
 
 
+def test_metrics_white_space_between_words_matters_for_all_rates_but_that_of_words():
+    assert score([" a  b\t"], ["a b"], names=("exact", "wer")) == {"exact": 0, "wer": 0}
+    assert score(["a  b"], ["a b"], names=("cer",)) == {"cer": pytest.approx(100 / 3)}
+
+
 def test_metrics_exact_matches_have_wilsons_interval_which_is_no_point_at_the_ends(texts):
     _, references = texts
     found = scores(references, references, names=("exact", "wer"))
