@@ -111,7 +111,7 @@ def with_prefix(prefix: str, text: str) -> str:
 
 def prefixed(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
     """Put a prefix before each source that has text (cached)."""
-    return _with_texts(dataset, "source", lambda text: with_prefix(prefix, text), prefix) if prefix else dataset
+    return _with_texts(dataset, "source", lambda t: with_prefix(prefix, t), f"with {prefix}") if prefix else dataset
 
 
 def without_prefix(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
@@ -137,7 +137,7 @@ def _with_texts(
     from s2s.data.caching import named
 
     # Without a given name, `datasets` would name the result by a hash of the function above.
-    name = named(dataset._fingerprint, how)
+    name = named(dataset._fingerprint, column, how)
     datasets.disable_progress_bars()
     return dataset.select_columns(["source", "target"]).map(change, batched=True, new_fingerprint=name)
 

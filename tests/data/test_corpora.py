@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from s2s.data import text_files
-from s2s.data.pairs import load, load_split, pairs
+from s2s.data.pairs import load, load_split, pairs, prefixed, without_prefix, without_spaces_around_targets
 from s2s.data.phrasebook import phrases
 from s2s.data.sources import Corpus
 from s2s.data.text_files import line_pairs, lines
@@ -249,6 +249,16 @@ def test_corpora_rows_lie_on_disk(tmp_path):
     dataset = _files((str(tmp_path / "a.en"), str(tmp_path / "a.de"))).train
     assert dataset.cache_files
     assert sum(1 for pair in pairs(dataset) if pair == ("line", "line")) == 25_000
+
+
+def test_corpora_cached_changes_of_texts_are_told_apart_whatever_the_prefix(tmp_path):
+    _write(tmp_path, "a.en", text="X one\nX two\n")
+    _write(tmp_path, "a.de", text=" eins\nzwei \n")
+    read = _files((str(tmp_path / "a.en"), str(tmp_path / "a.de"))).train
+    assert prefixed(read, "without X ")["source"][:] == ["without X X one", "without X X two"]
+    assert without_prefix(read, "X ")["source"][:] == ["one", "two"]
+    assert prefixed(read, "without spaces around targets")["target"][:] == [" eins", "zwei "]
+    assert without_spaces_around_targets(read)["target"][:] == ["eins", "zwei"]
 
 
 def test_corpora_reading_is_lazy_and_ends_at_newlines_only(tmp_path):
