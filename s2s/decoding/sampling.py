@@ -151,7 +151,7 @@ def sample_targets(
                 scores[:, : copies.shape[1]] -= copies[rows]
             forced = forced_tokens([begins[row] for row in rows.tolist()], length)
             beam.constraints.apply(scores, written, must_end, forced)
-            cut = scores.argmax(dim=1).numpy() != EOS
+            cut = must_end & (scores.argmax(dim=1).numpy() != EOS)
             # A text of which the constraints leave nothing to write ends, too.
             must_end |= (scores == float("-inf")).all(dim=1).numpy()
             scores[must_end] = float("-inf")
@@ -164,9 +164,7 @@ def sample_targets(
             for row in np.flatnonzero(ends):
                 log = float(log_probability[row])
                 target = tuple(written[row].tolist())
-                found[rows[row]] = Hypothesis(
-                    target, log / beam.penalty(length + 1), log, bool(must_end[row] & cut[row])
-                )
+                found[rows[row]] = Hypothesis(target, log / beam.penalty(length + 1), log, bool(cut[row]))
             # 4. Keep the other rows.
             if ends.all():
                 break

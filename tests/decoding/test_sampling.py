@@ -103,6 +103,8 @@ def test_sampled_target_that_constraints_leave_nothing_to_write_ends(model, sour
     for sampling in (Sampling(), Sampling(temperature=0.0)):
         found = _sample(model, sources, [9] * 5, sampling, beam)
         assert [sorted(each.tokens) for each in found] == [DRAWN] * 5
+        # the constraints ended it, not the length limit
+        assert not any(each.cut for each in found)
 
 
 def test_sampling_with_a_large_copy_penalty_copies_nothing(model, sources):
