@@ -153,7 +153,8 @@ class CausalRecurrent(CausalDecoder[CausalState]):
             padded = x.new_zeros(group.documents, group.max_length, x.shape[1])
             padded = padded.index_put((group.document, group.place), x[group.pieces])
             states, _ = self.stack(padded, self._zeros(group.documents))
-            outputs = outputs.index_copy(0, group.pieces, states[group.document, group.place])
+            # The states may be bf16; autocast casts the arguments of index_copy on a CPU, but not on CUDA.
+            outputs = outputs.index_copy(0, group.pieces, states[group.document, group.place].to(outputs.dtype))
         return self.dropout(outputs.unflatten(0, tokens.shape))
 
     def _zeros(self, rows: int) -> tuple[CellState, ...]:

@@ -1,8 +1,10 @@
 """Documents grouped by length equal single documents."""
 
 import torch
+from torch import nn
 
-from baselines.causal import documents_by_length
+from baselines.causal import CausalRecurrent, documents_by_length
+from baselines.cells import Stack
 
 
 def _cut(begin: torch.Tensor) -> list[list[int]]:
@@ -31,3 +33,13 @@ def test_causal_every_document_is_in_one_group_whole_and_beside_none_twice_as_sh
     assert sorted(found) == _cut(begin)
     # the shortest first, and in a group in the order of the text
     assert found == sorted(_cut(begin), key=lambda document: len(document).bit_length())
+
+
+def test_causal_separate_documents_are_read_if_the_layers_are_in_bf16():
+    torch.manual_seed(0)
+    stack = Stack("lstm", inputs=8, width=8, layers=1, dropout=0.0, residual=False)
+    decoder, rows = CausalRecurrent(nn.Embedding(20, 8), stack, 0.0, scaled=False), torch.tensor([[1, 5, 6, 1, 7]])
+    expected = decoder.read(rows, separate_documents=True)
+    # as cuDNN under autocast, which on CUDA does not cast the arguments of index_copy
+    stack.register_forward_hook(lambda layers, read, found: (found[0].bfloat16(), found[1]))
+    assert torch.equal(decoder.read(rows, separate_documents=True), expected.bfloat16().float())
