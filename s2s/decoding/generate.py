@@ -234,7 +234,8 @@ def max_output_lengths(sources: Int[np.ndarray, " batch"], settings: DecodingSet
         >>> max_output_lengths(np.array([4, 10]), DecodingSettings(max_ratio=1.5, max_extra=10)).tolist()
         [16, 25]
     """
-    return np.ceil(sources * settings.max_ratio).astype(int) + settings.max_extra
+    # 10 · 1.1 is slightly more than 11 in floating point.
+    return np.ceil(sources * settings.max_ratio - 1e-9).astype(int) + settings.max_extra
 
 
 def split_evenly(items: list[int], most: int) -> list[list[int]]:

@@ -1,12 +1,14 @@
 """Warnings about outputs and inputs beyond the length limits."""
 
+import math
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from s2s.decoding.generate import length_limited
+from s2s.decoding.generate import length_limited, max_output_lengths
 from s2s.recipe.schema import DecodingSettings
 from s2s.tasks.coverage import count_sentences
 from s2s.tasks.line_translation import TooLong
@@ -39,6 +41,13 @@ def test_length_limits_unreachable_references_names_the_setting_that_allows_all(
     assert found.startswith("1 of 3 test references")
     assert found.endswith("set model.max_positions=10 or higher")
     assert unreachable_references("test", lengths, _model(one_to_one=True), settings) is None
+
+
+@pytest.mark.parametrize("ratio", ["0.07", "0.5", "1.1", "1.15", "2.0", "3.3"])
+def test_length_limits_are_those_of_exact_arithmetic(ratio):
+    sources = np.arange(1, 300)
+    exact = [math.ceil(Decimal(ratio) * source) + 3 for source in sources.tolist()]
+    assert max_output_lengths(sources, DecodingSettings(max_ratio=float(ratio), max_extra=3)).tolist() == exact
 
 
 def test_length_limits_longest_source_ignores_pairs_left_out_of_training():
