@@ -47,7 +47,8 @@ class Sampling:
         The order is temperature, `top_k`, `top_p`, `min_p`, renormalization. Special tokens that no text contains are
         never drawn; ties are broken by token id.
         """
-        scores = scores.cpu().double()
+        # A copy also if they are fp64 already, because the caller's scores must not change.
+        scores = scores.cpu().to(torch.float64, copy=True)
         scores[:, list(_NEVER_WRITTEN)] = float("-inf")
         if self.temperature == 0:
             best = torch.zeros_like(scores)

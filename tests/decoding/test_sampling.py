@@ -70,6 +70,13 @@ def test_sampling_frequencies_are_the_filtered_probabilities(model, sources, sam
     assert stats.chisquare(*zip(*pairs, strict=True)).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sampling_probabilities_leave_the_scores_unchanged(dtype):
+    scores = torch.zeros(1, 7, dtype=dtype)
+    assert Sampling().probabilities(scores).dtype == torch.float64
+    assert not scores.any()
+
+
 def test_sampling_temperature_zero_is_greedy_search_without_unknown_tokens(model, sources):
     limits = [6, 3, 5, 9, 2]
     for i, found in enumerate(_sample(model, sources, limits, Sampling(temperature=0.0))):
