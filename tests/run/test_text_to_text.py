@@ -16,6 +16,7 @@ from s2s.data.tokenizers import Tokenizer, train
 from s2s.decoding.beam_search import Hypothesis
 from s2s.decoding.generate import Candidate, TextTranslator, Translation
 from s2s.errors import UserError
+from s2s.evaluation.classification import classification_scores
 from s2s.recipe.schema import MADE, PieceSettings
 from s2s.run.inference import load
 from s2s.tasks.base import EvaluationOptions
@@ -380,3 +381,21 @@ def test_text_to_text_resume_refuses_another_mixture(run, change):
     key = change.partition("=")[0]
     with pytest.raises(UserError, match=f"{key} was .* in training"):
         s2s("train", run, "--resume", change)
+
+
+@pytest.mark.parametrize("answers", [None, ("Yes", "No", "Maybe")])
+def test_runs_with_other_answers_are_compared_by_accuracy(answers):
+    truth, written = ["Yes", "No", "No", "Yes"], ["Yes", "No", "No", "Maybe" if answers else "yes yes"]
+    numbers = np.array([0, 1, 1, 1])
+    classes = classification_scores(numbers, np.eye(2)[numbers], ("Yes", "No"))
+    first = evaluation_of("first", ["No"] * 4, truth, classes)
+    second = evaluation_of("second", written, truth, classes if answers else None)
+    one, two = evaluation.TextToTextEvaluation.compare([first, second])
+    assert (one.found.accuracy.value, two.found.accuracy.value) == (50, 75)
+    lower = evaluation_of("lower", list(map(str.lower, written)), truth, None, lowercase=True)
+    assert evaluation.TextToTextEvaluation.compare([first, lower])[1].found.accuracy.value == 75
+
+
+def evaluation_of(run, written, wanted, classes, lowercase=False):
+    task = evaluation.TaskScore("q", "accuracy", 0.0, ["a", "b", "c", "d"], wanted, written, classes=classes)
+    return evaluation.TextToTextEvaluation(run, "1", "test", 1, lowercase, None, [task])

@@ -120,18 +120,22 @@ class TextToTextEvaluation(Evaluation):
         for number, task in enumerate(first.tasks):
             written = {each.run: each.tasks[number].written for each in evaluations}
             tested: Sequence[Comparison | ClassifierComparison] = ()
-            name = task.task
+            name, cases = task.task, {each.lowercase for each in evaluations}
+            case = ", without regard to case" if len(cases) > 1 else ""
             if task.classes:
-                names = [each.name for each in task.classes.classes]
-                numbers = {run: np.array([names.index(each) for each in answers]) for run, answers in written.items()}
-                truth = np.array([names.index(text.strip()) for text in task.references])
-                tested = compare_classifiers(truth, numbers)
+                fold = str.lower if True in cases else str
+                names = {fold(each.name): number for number, each in enumerate(task.classes.classes)}
+                # Other runs may have other answers, or none: an output that is none of the first run's is wrong.
+                numbers = {
+                    run: np.array([names.get(fold(each), -1) for each in answers]) for run, answers in written.items()
+                }
+                truth = np.array([names[fold(text.strip())] for text in task.references])
+                tested, name = compare_classifiers(truth, numbers), name + case
             elif task.texts:
-                cases = {each.lowercase for each in evaluations}
                 check_tokenizers([each.tasks[number].tokenizer for each in evaluations])
                 tokenization = choose_tokenization(task.references, task.tokenizer)
                 tested = compare(written, task.references, True in cases, tokenization=tokenization)
-                name += ", without regard to case" if len(cases) > 1 else ""
+                name += case
             found += [TaskComparison(name, each) for each in tested]
         return found
 
