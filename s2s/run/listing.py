@@ -15,6 +15,7 @@ from s2s.json_files import read_json
 from s2s.recipe.schema import RunSettings, SeedSettings, TrainRecipe
 from s2s.run.folder import RECIPE, flatten, identify_folder
 from s2s.run.tasks import read
+from s2s.tasks.text_to_text.recipe import LOSS, MEAN, TextToTextRecipe
 
 _SCORES = "evaluation-test.json"
 _SEED = re.compile(r"-seed\d+$")
@@ -59,12 +60,12 @@ class ListedRun:
         """The best value of `validation.metric`, by its name; empty before the first validation."""
         if self.rank is None:
             return {}
-        metric, tasks = self.recipe.validation.metric, getattr(self.recipe.data, "corpora", {})
-        # A mixture's mean, and a task's metric, have 100 minus an error rate, which may be below 0.
-        if tasks and metric != "loss" and (metric not in tasks or tasks[metric].metric != "loss"):
-            return {metric: self.rank[0]}
-        # Error rates and losses are saved negated, so that higher is better.
-        return {metric: abs(self.rank[0])}
+        metric, score = self.recipe.validation.metric, self.rank[0]
+        tasks = self.recipe.data.corpora if isinstance(self.recipe, TextToTextRecipe) else {}
+        is_percent = metric == MEAN or (metric in tasks and tasks[metric].metric != LOSS)
+        # Error rates and losses are saved negated, so that higher is better; percentages of text-to-text are not, which
+        # are negative if an error rate is above 100 %.
+        return {metric: score if is_percent else abs(score)}
 
 
 class _State(BaseModel):
@@ -138,7 +139,7 @@ def format_sweep(runs: Sequence[tuple[Mapping[str, str], ListedRun]]) -> str:
     from s2s.evaluation.inference import mean
 
     def shown(scores: Sequence[Mapping[str, float]]) -> str:
-        means = {name: mean([each[name] for each in scores]) for name in scores[0]} if all(scores) else {}
+        means = {name: mean([each[name] for each in scores]) for name in _shared(scores)}
         ends = {name: "" if e.low is None else f" ({e.low:.2f} to {e.high:.2f})" for name, e in means.items()}
         return " · ".join(f"{name} {e.value:.2f}{ends[name]}" for name, e in means.items()) or "–"
 
@@ -168,6 +169,11 @@ def format_runs(runs: Sequence[ListedRun]) -> str:
     return "\n".join([_aligned(lines), *_means(runs)])
 
 
+def _shared(scores: Sequence[Mapping[str, float]]) -> list[str]:
+    """Return the names that all runs have: a run that another version of s2s scored may have others."""
+    return [name for name in scores[0] if all(name in each for each in scores)]
+
+
 def _hint(seeds: int) -> str:
     # Student's t with one degree of freedom: 12.7 standard errors on each side, of half the difference each.
     return "; of two seeds it is 13 times as wide as their difference: train more" if seeds == 2 else ""
@@ -189,7 +195,8 @@ def _means(runs: Sequence[ListedRun]) -> list[str]:
         group = {run.seed: run for run in same}
         if len(group) < 2:
             continue
-        found = {name: mean([run.scores[name] for run in group.values()]) for name in next(iter(group.values())).scores}
+        scores = [run.scores for run in group.values()]
+        found = {name: mean([each[name] for each in scores]) for name in _shared(scores)}
         first = next(iter(group.values()))
         name, kind = _SEED.sub("", str(first.path)), first.recipe.model.kind
         lines.append(f"mean of {len(group)} seeds ({_INTERVAL}{_hint(len(group))}), {name}, {kind}:")

@@ -19,10 +19,11 @@ from click.testing import CliRunner
 
 import s2s
 from s2s.cli.main import commands
+from s2s.comparison.runs import seeds_of
 from s2s.errors import UserError
 from s2s.evaluation.inference import mean
 from s2s.recipe.reading import recipe_path, split_sweep
-from s2s.run.listing import ListedRun
+from s2s.run.listing import ListedRun, format_runs, format_sweep
 from s2s.run.manifest import training_precision
 from s2s.run.tasks import read, schemas
 from s2s.training.device import PRECISION_NAMES
@@ -327,3 +328,16 @@ def test_runs_show_the_best_validation_with_its_sign(recipe, overrides, score, s
 def test_runs_of_a_folder_without_runs_says_so(tmp_path):
     done = CliRunner().invoke(commands, ["runs", str(tmp_path)])
     assert (done.exit_code, done.output) == (0, f"there are no runs in {tmp_path}\n")
+
+
+def test_runs_show_means_of_the_scores_that_all_seeds_have(tmp_path):
+    recipe = read(recipe_path(Path("translate")), [])
+    scores = {1: {"bleu": 10.0, "wer": 50.0}, 2: {"bleu": 20.0}}
+    runs = [
+        ListedRun(tmp_path / f"run-seed{seed}", recipe.model_copy(update={"seeds": seeds_of(seed)}), 1, own, (1.0, 1.0))
+        for seed, own in scores.items()
+    ]
+    assert "bleu       15.00" in format_runs(runs)
+    swept = format_sweep([({"seed": str(seed)}, run) for seed, run in enumerate(runs, start=1)])
+    assert "bleu 15.00" in swept
+    assert "wer" not in swept
