@@ -15,6 +15,7 @@ from s2s.data.pairs import prefixed, with_prefix
 from s2s.data.tokenized import encode_corpus
 from s2s.data.tokenizers import EOS, UNK
 from s2s.decoding.beam_search import Beam
+from s2s.decoding.constraints import Constraints, copy_penalties
 from s2s.decoding.generate import Translation, describe_collapse
 from s2s.errors import UserError
 from s2s.evaluation import classification as measures
@@ -133,24 +134,32 @@ def search_errors(
 ) -> Finding:
     """Return the sign for search errors: references that score higher than the output.
 
-    The search missed such a reference. For all other wrong outputs, the model itself prefers the wrong text.
+    The search missed such a reference. For all other wrong outputs, the model itself prefers the wrong text. References
+    that the decoding settings forbid are left out, and all of them if outputs are sampled.
 
     Args:
         read: Returns sources and padding mask of some examples, by number.
     """
     best = [each.candidates[0].hypothesis if each.candidates else None for each in written]
     # References with more tokens than the decoder has positions cannot be scored.
-    most = run.model.decoder.max_positions
+    most, decoding = run.model.decoder.max_positions, run.recipe.decoding
     wrong = [
         i
         for i, h in enumerate(best)
         if h is not None and list(h.tokens) != wanted[i] and (most is None or len(wanted[i]) < most)
+        if not decoding.sample and _is_allowed(wanted[i], beam.constraints)
     ]
-    missed, size = 0, run.recipe.decoding.batch
+    missed, size = 0, decoding.batch
     order = sorted(wrong, key=lambda i: len(wanted[i]))
     for rows in (order[first : first + size] for first in range(0, len(order), size)):
         source, valid = (to_device(t, run.device_context.device) for t in read(rows))
         each = token_scores(run.model, source, valid, [wanted[i] for i in rows]).sum(dim=1).tolist()
+        if beam.copy_penalty:
+            copies = copy_penalties(source, valid, beam.copy_penalty).tolist()
+            each = [
+                nats - sum(lost[token] for token in wanted[i] if token < len(lost))
+                for i, nats, lost in zip(rows, each, copies, strict=True)
+            ]
         for i, log_probability in zip(rows, each, strict=True):
             hypothesis = best[i]
             # The tolerance is for rounding.
@@ -163,8 +172,15 @@ def search_errors(
         "wrong outputs score less than their reference, which the search missed (the model is wrong in the others)",
         10,
         "a wider beam costs little, and finds most of them",
-        f"raise decoding.beam above {run.recipe.decoding.beam}",
+        f"raise decoding.beam above {decoding.beam}",
     )
+
+
+def _is_allowed(tokens: Sequence[int], constraints: Constraints) -> bool:
+    """Return True if a search with these constraints can write a text."""
+    n = constraints.no_repeat_ngram
+    ngrams = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)] if n else []
+    return len(tokens) >= constraints.min_length and len(set(ngrams)) == len(ngrams)
 
 
 def worst_texts(
