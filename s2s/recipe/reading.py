@@ -23,12 +23,22 @@ from s2s.errors import UserError, check_regular
 from s2s.files import write_atomically
 from s2s.recipe.installed import models
 from s2s.recipe.page import DEEPEST, LimitError, Location, Page, read_page, read_value
-from s2s.recipe.schema import TASK, FineTunedRecipe, Section, SeedSettings, Tasks, TaskSchema, TrainRecipe
+from s2s.recipe.schema import (
+    OPTIMIZER_KEYS,
+    TASK,
+    FineTunedRecipe,
+    OptimizationSettings,
+    Section,
+    SeedSettings,
+    Tasks,
+    TaskSchema,
+    TrainRecipe,
+)
 from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
 
 R = TypeVar("R", bound=TrainRecipe)
 
-_KIND = ("model", "kind")
+_KIND, _OPTIMIZER = ("model", "kind"), ("training", "optimizer")
 _ON_HUB = "hf:"
 _SPLITS = ("train", "validation", "test")
 _SIDES = ("source", "target")
@@ -57,7 +67,8 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> TrainRecipe:
 
     An override `seed=2` sets all keys of the section `seeds`. An override of `model.kind` replaces the model of the
     file: keys that only the old model has are dropped, and keys that both have keep their values where the new model
-    accepts them (positions `relative` become the default of a model without them).
+    accepts them (positions `relative` become the default of a model without them). An override of `training.optimizer`
+    drops defaults of keys that the file's optimizer does not use.
 
     Args:
         overrides: `section.key=value` arguments.
@@ -91,6 +102,7 @@ def _checked(
     parsed, malformed = _parse(overrides)
     tree: dict[str, Any] = json.loads(json.dumps(page.values))
     _leave_out_keys_of_another_model(tree, parsed, tasks)
+    _leave_out_keys_of_another_optimizer(tree, parsed)
     for override in parsed:
         malformed += _apply(override, tree)
     return parsed, malformed, *_check(tree, tasks)
@@ -270,6 +282,17 @@ def _leave_out_keys_of_another_model(tree: dict[str, Any], overrides: Sequence[O
         return
     for key in wrong.keys() - wrong_before.keys():
         del model[key]
+
+
+def _leave_out_keys_of_another_optimizer(tree: dict[str, Any], overrides: Sequence[Override]) -> None:
+    training, fields = tree.get("training"), OptimizationSettings.model_fields
+    if not isinstance(training, dict) or all(override.key != _OPTIMIZER for override in overrides):
+        return
+    before = training.get("optimizer", fields["optimizer"].default)
+    for key, readers in OPTIMIZER_KEYS.items():
+        # A run's recipe has all keys, and the default of the new optimizer may be another one.
+        if before not in readers and training.get(key) == fields[key].default:
+            training.pop(key, None)
 
 
 def _apply(override: Override, tree: dict[str, Any]) -> list[str]:

@@ -190,14 +190,14 @@ OptimizerName = Literal[
 # fmt: on
 ScheduleName = Literal["inverse-sqrt", "cosine", "linear", "constant"]
 _ADAM_LIKE = ("adam", "adamw", "muon", "nadam", "radam", "adamax")
-# Optimizers that use a key.
-_READERS = {
+OPTIMIZER_KEYS = {
     "betas": _ADAM_LIKE,
     "epsilon": (*_ADAM_LIKE, "rmsprop", "adagrad", "adadelta"),
     "momentum": ("sgd", "muon", "rmsprop"),
     "nesterov": ("sgd", "muon"),
     "weight_decay": tuple(name for name in get_args(OptimizerName) if name != "rprop"),
 }
+"""Optimizers that use a key of the section `training`."""
 
 
 class OptimizationSettings(Section):
@@ -271,7 +271,7 @@ class OptimizationSettings(Section):
                 object.__setattr__(self, "momentum", 0.95)
             if "nesterov" not in self.model_fields_set:
                 object.__setattr__(self, "nesterov", self.momentum > 0)
-        for key, readers in _READERS.items():
+        for key, readers in OPTIMIZER_KEYS.items():
             # A saved recipe has all keys, including defaults that the optimizer does not use.
             if self.optimizer not in readers and getattr(self, key) != type(self).model_fields[key].default:
                 remedy = f"leave {key} out, or set optimizer: {readers[0]}"

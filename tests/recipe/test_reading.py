@@ -70,6 +70,17 @@ def test_recipe_override_is_the_same_as_a_line_in_the_file(good, tmp_path):
     assert read(_with(tmp_path, text)) == read(good, ["training.updates=500", "model.width=64"])
 
 
+def test_recipe_override_of_the_optimizer_has_its_defaults_in_a_saved_recipe(good, tmp_path):
+    saved = tmp_path / "saved.yaml"
+    write(read(good), saved)
+    for words in (["training.optimizer=muon"], ["training.optimizer=muon", "training.momentum=0"]):
+        assert read(saved, words).training == read(good, words).training
+    assert read(saved, ["training.optimizer=muon"]).training.momentum == 0.95
+    # a momentum that the file sets for an override stays
+    written = _with(tmp_path, GOOD.replace("updates: 10", "updates: 10\n  momentum: 0.5"))
+    assert read(written, ["training.optimizer=muon"]).training.momentum == 0.5
+
+
 def test_recipe_another_model_keeps_the_keys_that_it_has_and_only_those(good, tmp_path):
     text = GOOD.replace("kind: transformer", "kind: transformer\n  width: 64\n  heads: 2\n  norm: post")
     path = _with(tmp_path, text)
