@@ -89,6 +89,20 @@ def test_masked_lm_scores_of_other_texts_are_not_compared(run):
         MaskedScores.compare([first, replace(second, masked=first.masked + 1)])
 
 
+@pytest.mark.parametrize("change", ["tokenizer.size=20", "masking.masked=0.5", "masking.begin=true"])
+def test_masked_lm_scores_with_another_vocabulary_or_other_masks_are_not_compared(change, run, tmp_path):
+    # words, so that texts have as many tokens with any vocabulary
+    small = [f"run.dir={tmp_path / 'other'}", "training.updates=2", "validation.every=2", change]
+    first, other = evaluate(run, keep=False), train(read(run.parent / "tiny.yaml", small), Console(quiet=True))
+    second = evaluate(other, keep=False)
+    assert second.masked == first.masked
+    if change == "masking.begin=true":
+        assert MaskedScores.compare([first, second]) == ()
+        return
+    with pytest.raises(UserError, match="do not predict the same masked tokens"):
+        MaskedScores.compare([first, second])
+
+
 def test_masked_lm_refuses_empty_texts(run):
     (run.parent / "empty.tsv").write_text("\n\n", encoding="utf-8")
     with pytest.raises(UserError, match="all of 2 texts are empty"):

@@ -1,7 +1,7 @@
 """Masked-language-model task: an encoder that predicts masked tokens."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from s2s.data.dataset import iterate_batches
+from s2s.data.sources import digest_of_arrays
 from s2s.data.tables import TextSource
 from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_corpus
 from s2s.data.tokenizers import Tokenizer
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 
     from s2s.evaluation.signs import Diagnostics
     from s2s.inspection.inspection import Inspection, InspectionRequest
+
+# Windows of a batch of the digest.
+_AT_ONCE = 256
 
 MaskedRun = LoadedModel[MaskedRecipe, MaskedLM]
 MaskedContext = TrainContext[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedLM]
@@ -99,6 +103,7 @@ class MaskedScores(Evaluation):
         masked: Number of masked tokens.
         loss: Loss in nats per masked token.
         accuracy: Share of masked tokens that are predicted correctly, in percent.
+        masks: Digest of the tokenizer, of the masked tokens, and of what is read in their place.
     """
 
     texts: int
@@ -106,6 +111,7 @@ class MaskedScores(Evaluation):
     loss: float
     accuracy: float
     digest: str
+    masks: str
 
     def __str__(self) -> str:
         lines = [
@@ -129,7 +135,23 @@ class MaskedScores(Evaluation):
                     f"{first.run} and {other.run} mask different numbers of tokens: {first.masked:,}, {other.masked:,}"
                 )
                 raise UserError(what, remedy="compare runs with the same tokenizer and the same masking.share")
+            if other.masks != first.masks:
+                what = f"{first.run} and {other.run} do not predict the same masked tokens from the same replacements"
+                remedy = "compare runs with the same tokenizer, section masking and batches.max_length"
+                raise UserError(what, remedy=remedy)
         return ()
+
+
+def _digest_of_masks(examples: MaskedText, tokenizer: Tokenizer) -> str:
+    """Return a digest of the masks of an evaluation, as in `MaskedScores`."""
+
+    def parts() -> Iterator[np.ndarray]:
+        yield np.frombuffer(tokenizer.digest.encode(), np.uint8)
+        for first in range(0, len(examples), _AT_ONCE):
+            batch = examples.collate(np.arange(first, min(first + _AT_ONCE, len(examples))), 0)
+            yield from (batch.targets.numpy(), batch.source.flatten()[batch.chosen].numpy())
+
+    return digest_of_arrays(parts())
 
 
 class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedLM]):
@@ -219,7 +241,8 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
         examples = self.examples_for_inference(run, part)
         with progress_bar("measuring", len(examples)) as advance:
             loss, accuracy, masked = measure(run.model, examples, run.device_context, advance)
-        found = (len(part), masked, loss, accuracy, self.source(run.recipe).digest(part))
+        digests = self.source(run.recipe).digest(part), _digest_of_masks(examples, run.tokenizers[0])
+        found = (len(part), masked, loss, accuracy, *digests)
         return MaskedScores(str(run.path), run.checkpoint.name, scoring.split, *found)
 
     def inspect(self, run: MaskedRun, focus: "InspectionRequest") -> "Inspection":
