@@ -56,8 +56,12 @@ def load_vectors(
             if not len(rows):
                 what = f"{path} has no vector for any of the {tokenizer.size:,} tokens"
                 raise UserError(what, where, "use whole words: tokenizer.kind: word; check tokenizer.lowercase")
+            length = vectors.norm(dim=1).square().mean().sqrt()
+            if not (length.isfinite() and length > 0):
+                what = f"the vectors of {path} have the root mean square length {float(length):g}"
+                raise UserError(what, where, "name another file: one factor cannot scale it to 1")
             with torch.no_grad():
-                weight[rows] = vectors / vectors.norm(dim=1).square().mean().sqrt()
+                weight[rows] = vectors / length
             share = len(rows) / tokenizer.size
             print_fn(f"{where}: {len(rows):,} of {tokenizer.size:,} tokens ({share:.0%}) have a vector in {path}")
         weight.requires_grad_(not settings.freeze)

@@ -122,3 +122,11 @@ def test_vector_that_is_not_finite_is_named_with_its_line(tmp_path, value):
     with pytest.raises(UserError, match=f"vector of '{word}' has a number that is infinite or NaN") as refused:
         read_vectors(tmp_path / "v.txt", tokenizer, 16)
     assert refused.value.where == f"{tmp_path / 'v.txt'}:{known + 1}"
+
+
+@pytest.mark.parametrize(("value", "length"), [(0.0, "0"), (1e30, "inf")])
+def test_vectors_that_cannot_be_scaled_are_refused(value, length, folder):
+    words = sorted({word for phrase in phrases("train", 60) for word in phrase.source.split()})
+    Path("same.vec").write_text(_written(dict.fromkeys(words, np.full(16, value))), encoding="utf-8")
+    with pytest.raises(UserError, match=f"root mean square length {length}"):
+        _train("vectors.yaml", "vectors.source=same.vec")
