@@ -450,7 +450,8 @@ def _marked_rows(path: Path) -> Iterator[tuple[int, Row]]:
         found = form.fullmatch(line)
         if not names or found is None:
             wanted = " ".join(f"{name}: …" for name in names) or "cells with a tab between them, or `IN: … OUT: …`"
-            remedy = "fix or delete the line" if names else "name a table, or two line-aligned files"
+            another = "name a table; of pairs, two line-aligned files; of one text a line, a .tsv with data.text: '0'"
+            remedy = "fix or delete the line" if names else another
             raise UserError(f"is {line[:40]!r}, expected {wanted}", where=f"{path}:{number}", remedy=remedy)
         yield number, {name: cell.strip() for name, cell in zip(names, found.groups(), strict=True)}
 

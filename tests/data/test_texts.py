@@ -58,3 +58,15 @@ def test_texts_name_a_missing_column(folder, changes, words):
     settings = {"corpus": "x/y", "root": str(folder), "validation": 4, "local": LocalText(text="2")} | changes
     with pytest.raises(UserError, match=words):
         TextSource(PlainTextSettings(**settings)).load()
+
+
+def test_texts_without_a_table_are_refused_with_a_remedy_that_works(tmp_path):
+    texts = ["one text", "another text", "a third one"]
+    plain = tmp_path / "plain.txt"
+    plain.write_text("".join(f"{text}\n" for text in texts))
+    settings = PlainTextSettings(train=str(plain), validation=1, test=None)
+    with pytest.raises(UserError, match=r"of one text a line, a \.tsv with data\.text: '0'"):
+        TextSource(settings).load()
+    plain.rename(table := plain.with_suffix(".tsv"))
+    found = TextSource(settings.model_copy(update={"train": str(table), "text": "0"})).load()
+    assert sorted([*found.train["text"], *found.validation["text"]]) == sorted(texts)
