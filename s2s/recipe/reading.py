@@ -68,7 +68,7 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> TrainRecipe:
     An override `seed=2` sets all keys of the section `seeds`. An override of `model.kind` replaces the model of the
     file: keys that only the old model has are dropped, and keys that both have keep their values where the new model
     accepts them (positions `relative` become the default of a model without them). An override of `training.optimizer`
-    drops defaults of keys that the file's optimizer does not use.
+    drops keys that only the file's optimizer uses, and defaults of keys that it does not use.
 
     Args:
         overrides: `section.key=value` arguments.
@@ -286,12 +286,14 @@ def _leave_out_keys_of_another_model(tree: dict[str, Any], overrides: Sequence[O
 
 def _leave_out_keys_of_another_optimizer(tree: dict[str, Any], overrides: Sequence[Override]) -> None:
     training, fields = tree.get("training"), OptimizationSettings.model_fields
-    if not isinstance(training, dict) or all(override.key != _OPTIMIZER for override in overrides):
+    names = [override.value for override in overrides if override.key == _OPTIMIZER]
+    if not names or not isinstance(training, dict):
         return
     before = training.get("optimizer", fields["optimizer"].default)
     for key, readers in OPTIMIZER_KEYS.items():
         # A run's recipe has all keys, and the default of the new optimizer may be another one.
-        if before not in readers and training.get(key) == fields[key].default:
+        is_unused = before not in readers and training.get(key) == fields[key].default
+        if is_unused or (before in readers and names[-1] not in readers):
             training.pop(key, None)
 
 

@@ -79,6 +79,12 @@ def test_recipe_override_of_the_optimizer_has_its_defaults_in_a_saved_recipe(goo
     # a momentum that the file sets for an override stays
     written = _with(tmp_path, GOOD.replace("updates: 10", "updates: 10\n  momentum: 0.5"))
     assert read(written, ["training.optimizer=muon"]).training.momentum == 0.5
+    # and keys that only the file's optimizer has are left out
+    write(read(good, ["training.optimizer=muon"]), saved)
+    assert read(saved, ["training.optimizer=adam"]) == read(good)
+    assert read(saved, ["training.optimizer=sgd"]).training.momentum == 0.95
+    with pytest.raises(UserError, match="nesterov has no effect with rmsprop"):
+        read(saved, ["training.optimizer=rmsprop", "training.nesterov=true"])
 
 
 def test_recipe_another_model_keeps_the_keys_that_it_has_and_only_those(good, tmp_path):
