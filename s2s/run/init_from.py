@@ -250,7 +250,7 @@ def load_encoder_weights(
         raise UserError(
             f"no tensor of {source} matches this model's encoder",
             where="init_from",
-            remedy="set model.kind to that of the run, or name another run",
+            remedy="set model.kind to that of the run, or name another run; a language model has no encoder",
         )
     known = {*loaded, *partly}
     return LoadReport(
