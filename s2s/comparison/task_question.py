@@ -117,7 +117,6 @@ class TaskResult:
     trained: int  # largest training size
     asked: list[int]  # number of test answers at each size
     right: list[float]  # accuracy at each size
-    shortcuts: list[float]  # accuracy of the shortcut baseline at each size
     rate: float
     inside: bool  # True if the rate has worse ones on both sides
     budget: int  # maximum number of updates
@@ -224,7 +223,6 @@ def measure(comparison: Comparison, trial: Trial, plans: Plans, question: str) -
         trained=max(plan.task.trained),
         asked=[asked for _, asked in tested],
         right=[0.0 if run.failure else right for right, _ in tested],
-        shortcuts=[plan.task.shortcut_accuracy(size) for size in plan.task.tested],
         rate=rates.best,
         inside=rates.inside,
         budget=plan.updates,
@@ -603,7 +601,8 @@ def accuracy_figure(plan: TaskPlan, of_all: Models) -> Figure:
     first = next(iter(of_all.values())).first
     sizes = [float(size) for size in first.sizes]
     shown = [series(m, m, sizes, [own.accuracy(i) for i in range(len(sizes))]) for m, own in of_all.items()]
-    shown.append(series("shortcut baseline", "", sizes, [100 * share for share in first.shortcuts], reference=True))
+    shortcuts = [100 * plan.task.shortcut_accuracy(size) for size in first.sizes]
+    shown.append(series("shortcut baseline", "", sizes, shortcuts, reference=True))
     if first.trained < first.sizes[-1]:
         shown.append(series("largest training size", "", [float(first.trained)] * 2, [0.0, 100.0], reference=True))
     return figure(

@@ -145,12 +145,14 @@ class Copying(SyntheticTask):
         return right.all(dim=1, keepdim=True) if self.whole else right
 
     def shortcut_accuracy(self, size: int) -> float:
-        """Return the sum over all multisets of the probability of one order; or the share of the most frequent symbol.
+        """Return the accuracy of writing, at each position, the most frequent of the symbols that are left.
 
-        The end of the string is always correct.
+        Any order of the symbols is equally probable: so whole strings are right once for each multiset, and where n
+        symbols are left, they are any n symbols. The end of the string is always correct.
         """
         if not self.whole:
-            return (_most_frequent(size, self.symbols) + 1) / (size + 1)
+            right = sum(_most_frequent(left, self.symbols) / left for left in range(1, size + 1))
+            return (right + 1) / (size + 1)
         return math.comb(self.symbols + size - 1, size) / self.symbols**size
 
 

@@ -31,7 +31,6 @@ def _result(near: float, far: float, **changes: object) -> TaskResult:
         trained=2,
         asked=[100] * 3,
         right=[1.0, near, far],
-        shortcuts=[0.1] * 3,
         rate=0.002,
         inside=True,
         budget=100,

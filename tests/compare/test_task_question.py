@@ -29,7 +29,6 @@ def _result(mastered: int, solved: int | None = None, **changes: object) -> Task
         trained=4,
         asked=[100] * 4,
         right=[1.0 if size <= mastered else 0.3 for size in SIZES],
-        shortcuts=[0.1] * 4,
         rate=0.002,
         inside=True,
         budget=100,

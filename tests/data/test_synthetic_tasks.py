@@ -124,6 +124,18 @@ def test_copying_shortcut_writes_one_order_of_each_multiset() -> None:
     assert task.shortcut_accuracy(4) == pytest.approx(len({tuple(sorted(text)) for text in texts}) / len(texts))
 
 
+@pytest.mark.parametrize("kind", [Copying, Reversal])
+def test_copying_shortcut_writes_the_most_frequent_symbol_that_is_left(kind: type[Copying]) -> None:
+    # with the true symbols before, as with teacher forcing
+    def right(text: tuple[int, ...]) -> int:
+        left = [max(sorted(set(text[i:])), key=text[i:].count) for i in range(len(text))]
+        return sum(map(int.__eq__, left, text)) + 1
+
+    texts = list(itertools.product(range(3), repeat=5))
+    found = kind(3, (5,), (5,), whole=False).shortcut_accuracy(5)
+    assert found == pytest.approx(sum(map(right, texts)) / len(texts) / 6)
+
+
 @pytest.mark.parametrize(("name", "share"), [("parity", 1 / 2), ("cycle", 1 / 3), ("s3", 1 / 6), ("a5", 1 / 60)])
 def test_state_shortcut_cannot_know_a_missed_symbol(name: str, share: float) -> None:
     assert StateTracking(name, (3,), (3,)).shortcut_accuracy(3) == pytest.approx(share)
@@ -164,8 +176,8 @@ def test_addition_shortcut_is_right_without_a_carry() -> None:
 def test_copying_scores_each_symbol_or_the_whole_string() -> None:
     task = Copying(5, (4,), (4,), whole=False)
     batch = task.draw(4, 4000, _chance())
-    most = batch.source[:, :-1].mode(dim=1).values
-    answers = torch.cat((most[:, None].expand(-1, 4), batch.source[:, -1:]), dim=1)
+    most = [batch.source[:, first:-1].mode(dim=1).values for first in range(4)]
+    answers = torch.stack((*most, batch.source[:, -1]), dim=1)
     right = task.right(batch, torch.nn.functional.one_hot(answers, task.vocabulary_size).float())
     assert right.shape == batch.source.shape
     assert float(right.float().mean()) == pytest.approx(task.shortcut_accuracy(4), abs=0.02)
