@@ -170,7 +170,7 @@ def format_runs(runs: Sequence[ListedRun]) -> str:
 
 
 def _shared(scores: Sequence[Mapping[str, float]]) -> list[str]:
-    """Return the names that all runs have: a run that another version of s2s scored may have others."""
+    """Return the names that all runs have: one may have been evaluated with other metrics."""
     return [name for name in scores[0] if all(name in each for each in scores)]
 
 
