@@ -135,7 +135,7 @@ def search_errors(
     """Return the sign for search errors: references that score higher than the output.
 
     The search missed such a reference. For all other wrong outputs, the model itself prefers the wrong text. References
-    that the decoding settings forbid are left out, and all of them if outputs are sampled.
+    that the constraints forbid are left out, but not those beyond the length limit; all are if outputs are sampled.
 
     Args:
         read: Returns sources and padding mask of some examples, by number.
@@ -177,7 +177,7 @@ def search_errors(
 
 
 def _is_allowed(tokens: Sequence[int], constraints: Constraints) -> bool:
-    """Return True if a search with these constraints can write a text."""
+    """Return True if the constraints allow a text: long enough, and no repeated n-gram."""
     n = constraints.no_repeat_ngram
     ngrams = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)] if n else []
     return len(tokens) >= constraints.min_length and len(set(ngrams)) == len(ngrams)
