@@ -15,7 +15,7 @@ from s2s.json_files import read_json
 from s2s.recipe.schema import RunSettings, SeedSettings, TrainRecipe
 from s2s.run.folder import RECIPE, flatten, identify_folder
 from s2s.run.tasks import read
-from s2s.tasks.text_to_text.recipe import LOSS, MEAN, TextToTextRecipe
+from s2s.training.validation import Validation
 
 _SCORES = "evaluation-test.json"
 _SEED = re.compile(r"-seed\d+$")
@@ -33,15 +33,14 @@ class ListedRun:
         recipe: Recipe of the run.
         update: Last saved optimizer step; 0 if there is none.
         scores: Headline scores on the test set by name; empty if the run has not been tested.
-        rank: Best validation of the run (`Validation.rank`): its score, higher is better, and its negated loss; None
-            before the first validation.
+        best: Best validation of the run; None before the first one.
     """
 
     path: Path
     recipe: TrainRecipe
     update: int
     scores: dict[str, float]
-    rank: tuple[float, float] | None
+    best: Validation | None
 
     @property
     def seed(self) -> str:
@@ -58,20 +57,13 @@ class ListedRun:
     @property
     def validation(self) -> dict[str, float]:
         """The best value of `validation.metric`, by its name; empty before the first validation."""
-        if self.rank is None:
-            return {}
-        metric, score = self.recipe.validation.metric, self.rank[0]
-        tasks = self.recipe.data.corpora if isinstance(self.recipe, TextToTextRecipe) else {}
-        is_percent = metric == MEAN or (metric in tasks and tasks[metric].metric != LOSS)
-        # Error rates and losses are saved negated, so that higher is better; percentages of text-to-text are not, which
-        # are negative if an error rate is above 100 %.
-        return {metric: score if is_percent else abs(score)}
+        return {self.recipe.validation.metric: self.best.value} if self.best else {}
 
 
 class _State(BaseModel):
-    """The field of a checkpoint's state that is listed: step, score and loss of each validation."""
+    """The field of a checkpoint's state that is listed."""
 
-    scores: list[tuple[int, float, float]]
+    validations: list[Validation]
 
 
 class _Summary(BaseModel):
@@ -95,9 +87,9 @@ def list_run(path: Path) -> ListedRun:
         read_json(scores, _Evaluation, "evaluate the run again", LARGE_BYTES).summary.scores if scores.exists() else {}
     )
     last = max((each for each in checkpoints if each.name.isdigit()), key=lambda each: int(each.name), default=None)
-    state = read_json(last / "state.json", _State, "restore the file") if last else _State(scores=[])
-    rank = max(((score, -loss) for _, score, loss in state.scores), default=None)
-    return ListedRun(path, read(path / RECIPE), int(last.name) if last else 0, found, rank)
+    state = read_json(last / "state.json", _State, "restore the file") if last else _State(validations=[])
+    best = max(state.validations, key=lambda validation: validation.rank, default=None)
+    return ListedRun(path, read(path / RECIPE), int(last.name) if last else 0, found, best)
 
 
 def list_runs(folder: Path) -> list[ListedRun]:
@@ -149,7 +141,7 @@ def format_sweep(runs: Sequence[tuple[Mapping[str, str], ListedRun]]) -> str:
     keys = [key for key in (runs[0][0] if runs else ()) if key != "seed"]
     lines, unranked = list[tuple[tuple[float, float], tuple[str, ...]]](), (-math.inf, -math.inf)
     for values, group in groups.items():
-        ranks = [run.rank or unranked for run in group]
+        ranks = [run.best.rank if run.best else unranked for run in group]
         cells = shown([run.validation for run in group]), shown([run.scores for run in group])
         rank = sum(each[0] for each in ranks) / len(ranks), sum(each[1] for each in ranks) / len(ranks)
         lines.append((rank, (*values, str(len(group)), *cells)))

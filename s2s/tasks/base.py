@@ -380,7 +380,7 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
             log: Log of the run, with TensorBoard.
 
         Returns:
-            The score that selects the best checkpoint (higher is better), and the loss, which breaks ties.
+            The value of `validation.metric`, which selects the best checkpoint, and the loss, which breaks ties.
         """
 
     @abstractmethod

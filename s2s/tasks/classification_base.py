@@ -44,7 +44,7 @@ from s2s.training.distributed import SINGLE_PROCESS, Distributed
 from s2s.training.logger import METRICS, RunLog, read_metrics
 from s2s.training.progress import ProgressBar
 from s2s.training.trainer import Loss
-from s2s.training.validation import Validation
+from s2s.training.validation import LOWER_IS_BETTER, Validation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -294,8 +294,9 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
         scores = {**found, "training_loss": known["loss"], "training_accuracy": known["accuracy"]}
         log.log_validation(train_context.trainer.update, scores)
         metric = train_context.recipe.validation.metric
-        score = -found["loss"] if metric == "loss" else found[metric]
-        return Validation(train_context.trainer.update, score, found["loss"])
+        return Validation(
+            train_context.trainer.update, found[metric], found["loss"], lower_is_better=metric in LOWER_IS_BETTER
+        )
 
     def on_train_end(
         self, train_context: TrainContext[LabelledT, LabelledDataT, Classifier], folder: Path, log: RunLog

@@ -6,7 +6,7 @@ A checkpoint folder contains all that decoding and resuming need:
     tokenizer/             the tokenizers
     model.safetensors      weights for decoding (the EMA weights, if there are any)
     training.safetensors   weights in training, state of the optimizer, EMA weights
-    state.json             position in the data, validation scores, digests
+    state.json             position in the data, validations, digests
     device.txt             device, threads and precision of the training
 """
 
@@ -52,24 +52,21 @@ class Progress:
         update: Optimizer steps done.
         epoch: Epochs done.
         position: Optimizer steps done in this epoch.
-        score: Validation score of this checkpoint, higher is better; None if it was not validated.
-        loss: Validation loss of this checkpoint; None if it was not validated.
-        scores: (update, score, loss) of all validations so far.
+        validations: All validations so far, oldest first.
         seconds: Training time so far, validation included.
     """
 
     update: int
     epoch: int
     position: int
-    score: float | None = None
-    loss: float | None = None
-    scores: list[tuple[int, float, float]] = field(default_factory=list)
+    validations: list[Validation] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
-    def validations(self) -> list[Validation]:
-        """All validations so far, oldest first."""
-        return [Validation(*row) for row in self.scores]
+    def validation(self) -> Validation | None:
+        """Validation of this checkpoint; None if it was not validated."""
+        last = self.validations[-1] if self.validations else None
+        return last if last and last.update == self.update else None
 
     @property
     def place(self) -> dict[str, int]:
@@ -82,7 +79,7 @@ class Checkpoints:
 
     Args:
         run: Folder of the run.
-        keep_best: Number of checkpoints to keep for their validation score.
+        keep_best: Number of checkpoints to keep for the value of `validation.metric`.
         keep_last: Number of checkpoints to keep for being the newest, at least one.
         every: Optimizer steps between two validations.
     """
@@ -100,7 +97,7 @@ class Checkpoints:
         Args:
             model: Model with the weights for decoding.
             training: Tensors for resuming.
-            progress: Position in the data, and validation scores.
+            progress: Position in the data, and validations.
             device: Description of device, threads and precision.
 
         Returns:
@@ -145,8 +142,8 @@ class Checkpoints:
         last = self.last()
         if last is not None and int(last.name) % self.every:
             progress = read_progress(last)
-            scores = [row for row in progress.scores if row[0] != progress.update]
-            progress = replace(progress, score=None, loss=None, scores=scores)
+            in_turn = [validation for validation in progress.validations if validation.update != progress.update]
+            progress = replace(progress, validations=in_turn)
             write_atomically(last / _STATE, _state_json(progress, last / _TRAINING, _saved(last, _WEIGHTS_DIGEST)))
         if (self.folder / "average").exists():
             remove(self.folder / "average")
@@ -170,9 +167,9 @@ class Checkpoints:
             raise UserError("is missing", str(last / _DEVICE), _RESTORE) from None
 
     def best(self) -> Path | None:
-        """Return the checkpoint with the best validation score; the newest one if none was validated.
+        """Return the checkpoint with the best value of `validation.metric`; the newest one if none was validated.
 
-        Equal scores are ranked by the lower validation loss, equal losses by the newer checkpoint.
+        Equal values are ranked by the lower validation loss, equal losses by the newer checkpoint.
         """
         best = _best_first(self._validations())
         return best[0] if best else self.last()
@@ -190,8 +187,8 @@ class Checkpoints:
                 if path.exists():
                     raise
                 continue
-            if progress.score is not None and progress.loss is not None:
-                found[path] = Validation(progress.update, progress.score, progress.loss)
+            if progress.validation:
+                found[path] = progress.validation
         return found
 
     def prune(self) -> None:
@@ -266,7 +263,7 @@ def read_progress(checkpoint: Path) -> Progress:
             written.pop(key, None)
         if missing := {field.name for field in fields(Progress)} - written.keys():
             raise KeyError(min(missing))
-        progress = Progress(**{**written, "scores": [(u, score, loss) for u, score, loss in written["scores"]]})
+        progress = Progress(**{**written, "validations": [Validation(**each) for each in written["validations"]]})
     except UserError as error:
         wrong = error.what
     except KeyError as error:
@@ -287,12 +284,16 @@ def read_progress(checkpoint: Path) -> Progress:
 def _inconsistency(progress: Progress, checkpoint: Path) -> str:
     """Return what is inconsistent in a checkpoint's progress; empty if nothing is."""
     numbers = [(name, getattr(progress, name)) for name in ("update", "epoch", "position")]
-    numbers += [("scores", update) for update, *_ in progress.scores]
+    numbers += [("validations", validation.update) for validation in progress.validations]
     for name, value in numbers:
         if type(value) is not int or value < 0:
             return f"{name} is {value!r}, expected an integer of at least 0"
-    floats = [("seconds", progress.seconds), *(("scores", value) for _, *row in progress.scores for value in row)]
-    for name, value in (*floats, ("score", progress.score or 0.0), ("loss", progress.loss or 0.0)):
+    for validation in progress.validations:
+        if not isinstance(validation.lower_is_better, bool):
+            return f"validations has lower_is_better {validation.lower_is_better!r}, expected true or false"
+    floats = [("seconds", progress.seconds)]
+    floats += [("validations", number) for each in progress.validations for number in (each.value, each.loss)]
+    for name, value in floats:
         if type(value) not in (int, float):
             return f"{name} is {value!r}, expected a number"
     if not 0 <= progress.seconds < math.inf:

@@ -36,7 +36,7 @@ from s2s.training.optimization import OptimizerWrapper, freeze, learning_rate
 from s2s.training.shutdown import GracefulShutdown
 from s2s.training.step import StepMetrics, StepResult
 from s2s.training.tensor_files import check_shapes
-from s2s.training.validation import LOWER_IS_BETTER, Validation, count_without_improvement, is_stuck_at_zero
+from s2s.training.validation import Validation, count_without_improvement, is_stuck_at_zero
 
 Model = TypeVar("Model", bound=nn.Module)
 Batch = TypeVar("Batch", bound=BaseBatch)
@@ -380,9 +380,10 @@ class TrainingLoop:
             Stopped: A signal requested the stop.
         """
         distributed, done = self.trainer.distributed, self.progress.update
-        # A run that lost a rank during a validation has saved this step without validation scores. It is validated
+        # A run that lost a rank during a validation has saved this step without its validation. It is validated
         # here, because the loop starts with the next step.
-        if distributed.broadcast_object(done > 0 and self.progress.score is None and self._is_validation_step(done)):
+        is_missing = done > 0 and self.progress.validation is None and self._is_validation_step(done)
+        if distributed.broadcast_object(is_missing):
             self._save(validates=True)
         if distributed.broadcast_object(self._should_stop_early()):
             return
@@ -422,16 +423,11 @@ class TrainingLoop:
             validation = self.validate() if validates else None
             if self.checkpoints is None:
                 return
-            found = [(validation.update, validation.score, validation.loss)] if validation else []
-            self.progress = Progress(
-                **place,
-                score=validation.score if validation else None,
-                loss=validation.loss if validation else None,
-                scores=self.progress.scores + found,
-                seconds=time.perf_counter() - self._started,
-            )
+            found = [validation] if validation else []
+            seconds = time.perf_counter() - self._started
+            self.progress = Progress(**place, validations=self.progress.validations + found, seconds=seconds)
             self.checkpoints.save(self.trainer.model, tensors, self.progress, str(self.trainer.device_context))
-        if validates and self.metric not in LOWER_IS_BETTER and is_stuck_at_zero(self.progress.validations):
+        if validates and is_stuck_at_zero(self.progress.validations):
             self.log.info(
                 f"validation.metric: {self.metric} is 0 at two validations although the loss falls, so it cannot rank "
                 "checkpoints; until it rises, the lower loss counts. "

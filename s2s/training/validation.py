@@ -13,24 +13,26 @@ class Validation:
 
     Attributes:
         update: Optimizer steps done before it.
-        score: Value of `validation.metric`; higher is better, so error rates and losses are negated.
-        loss: Mean validation loss.
+        value: Value of `validation.metric`.
+        loss: Mean validation loss in nats, which ranks equal values.
+        lower_is_better: True if the metric is an error, as those in `LOWER_IS_BETTER` are.
     """
 
     update: int
-    score: float
+    value: float
     loss: float
+    lower_is_better: bool
 
     @property
     def rank(self) -> tuple[float, float]:
-        """Sort key, higher is better: the score, then the lower loss if scores are equal."""
-        return self.score, -self.loss
+        """Sort key, higher is better: the value, negated if lower is better, then the negated loss."""
+        return -self.value if self.lower_is_better else self.value, -self.loss
 
 
 def count_without_improvement(validations: Sequence[Validation]) -> int:
     """Count the validations since the best one, for early stopping.
 
-    A validation with the score of the best one and a lower loss is an improvement.
+    A validation with the value of the best one and a lower loss is an improvement.
 
     Args:
         validations: Validations in the order of their steps.
@@ -39,8 +41,8 @@ def count_without_improvement(validations: Sequence[Validation]) -> int:
         The count; training stops when it reaches `validation.patience`.
 
     Example:
-        >>> scores = (10.0, 12.0, 11.0, 11.5)
-        >>> count_without_improvement([Validation(step, score, loss=1.0) for step, score in enumerate(scores)])
+        >>> bleu = (10.0, 12.0, 11.0, 11.5)
+        >>> count_without_improvement([Validation(step, value, 1.0, False) for step, value in enumerate(bleu)])
         2
     """
     ranks = [validation.rank for validation in validations]
@@ -48,7 +50,7 @@ def count_without_improvement(validations: Sequence[Validation]) -> int:
 
 
 def is_stuck_at_zero(validations: Sequence[Validation]) -> bool:
-    """Return True if exactly the last two scores are 0 while the loss falls.
+    """Return True if exactly the last two values are 0, the worst, while the loss falls.
 
     BLEU, for example, stays 0 for targets of fewer than four words and then cannot rank checkpoints. The result is
     False again at the third validation, so that advice is printed once.
@@ -57,12 +59,12 @@ def is_stuck_at_zero(validations: Sequence[Validation]) -> bool:
         validations: Validations in the order of their steps.
 
     Example:
-        >>> is_stuck_at_zero([Validation(100, 0.0, loss=5.0), Validation(200, 0.0, loss=4.0)])
+        >>> is_stuck_at_zero([Validation(100, 0.0, 5.0, False), Validation(200, 0.0, 4.0, False)])
         True
     """
     zeros = 0
     for validation in reversed(validations):
-        if validation.score != 0:
+        if validation.value != 0 or validation.lower_is_better:
             break
         zeros += 1
     return zeros == 2 and validations[-1].loss < validations[-2].loss

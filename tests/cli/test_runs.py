@@ -11,10 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from click.testing import CliRunner
 
 import s2s
@@ -23,10 +25,11 @@ from s2s.comparison.runs import seeds_of
 from s2s.errors import UserError
 from s2s.evaluation.inference import mean
 from s2s.recipe.reading import recipe_path, split_sweep
-from s2s.run.listing import ListedRun, format_runs, format_sweep
+from s2s.run.listing import ListedRun, format_runs, format_sweep, list_run
 from s2s.run.manifest import training_precision
 from s2s.run.tasks import read, schemas
 from s2s.training.device import PRECISION_NAMES
+from s2s.training.validation import LOWER_IS_BETTER, Validation
 
 SMALL = (
     "data.train=200 data.validation=8 data.test=8 tokenizer.kind=word tokenizer.size=200 "
@@ -143,7 +146,7 @@ def test_sweep_trains_the_runs_of_each_value_and_resumes_them(tmp_path, monkeypa
     states = {
         place: json.loads((path / "checkpoints/0000006/state.json").read_text()) for place, path in places.items()
     }
-    losses = {rate: mean([states[rate, seed]["loss"] for seed in (1, 2)]) for rate in RATES}
+    losses = {rate: mean([states[rate, seed]["validations"][-1]["value"] for seed in (1, 2)]) for rate in RATES}
     best, worst = sorted(RATES, key=lambda rate: losses[rate].value)
     rows = output.splitlines()
     assert [row.split()[:2] for row in rows[1:3]] == [[best, "2"], [worst, "2"]]
@@ -154,7 +157,7 @@ def test_sweep_trains_the_runs_of_each_value_and_resumes_them(tmp_path, monkeypa
     # the settings that differ are columns of the table of runs
     found = s2s.runs("runs").set_index("run")
     assert found.loc[str(places["0.02", 1]), "training.learning_rate"] == 0.02
-    assert found.loc[str(places["0.02", 1]), "validation_loss"] == states["0.02", 1]["loss"]
+    assert found.loc[str(places["0.02", 1]), "validation_loss"] == states["0.02", 1]["validations"][-1]["value"]
 
     # groups of seeds, by the name that was extended and by pattern
     tested = _s2s("evaluate", "runs/translate-learning_rate0.002", "runs/translate-learning_rate0.02-seed*")
@@ -307,22 +310,15 @@ def test_sweep_refuses_mistakes_before_training(values, message, tmp_path, monke
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("recipe", "overrides", "score", "shown"),
-    [
-        ("translate", {"validation.metric": "wer"}, -35.0, {"wer": 35.0}),
-        ("translate", {"validation.metric": "bleu"}, 35.0, {"bleu": 35.0}),
-        ("lm_builtin", {"validation.metric": "bits_per_byte"}, -1.5, {"bits_per_byte": 1.5}),
-        # 100 minus an error rate above 100 %
-        ("text_to_text", {"validation.metric": "mean", "data.corpora.plural.metric": "wer"}, -20.0, {"mean": -20.0}),
-        ("text_to_text", {"validation.metric": "plural", "data.corpora.plural.metric": "wer"}, -5.0, {"plural": -5.0}),
-        ("text_to_text", {"validation.metric": "plural", "data.corpora.plural.metric": "loss"}, -2.0, {"plural": 2.0}),
-        ("text_to_text", {"validation.metric": "loss"}, -2.0, {"loss": 2.0}),
-    ],
-)
-def test_runs_show_the_best_validation_with_its_sign(recipe, overrides, score, shown):
-    run = ListedRun(Path("runs/x"), s2s.read_recipe(recipe, overrides), 1, {}, (score, -2.0))
-    assert run.validation == shown
+@pytest.mark.parametrize(("metric", "values", "best"), [("wer", (35.0, 30.0, 120.0), 30.0), ("bleu", (3.0, 4.0), 4.0)])
+def test_runs_show_the_best_validation(metric, values, best, tmp_path):
+    found = [asdict(Validation(5, value, 2.0, metric in LOWER_IS_BETTER)) for value in values]
+    state = {"update": 5, "epoch": 0, "position": 5, "validations": found, "seconds": 1.0}
+    (tmp_path / "checkpoints/0000005").mkdir(parents=True)
+    (tmp_path / "checkpoints/0000005/state.json").write_text(json.dumps(state))
+    recipe = s2s.read_recipe("translate", {"validation.metric": metric})
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe.model_dump(mode="json")))
+    assert list_run(tmp_path).validation == {metric: best}
 
 
 def test_runs_of_a_folder_without_runs_says_so(tmp_path):
@@ -334,7 +330,7 @@ def test_runs_show_means_of_the_scores_that_all_seeds_have(tmp_path):
     recipe = read(recipe_path(Path("translate")), [])
     scores = {1: {"bleu": 10.0, "wer": 50.0}, 2: {"bleu": 20.0}}
     runs = [
-        ListedRun(tmp_path / f"run-seed{seed}", recipe.model_copy(update={"seeds": seeds_of(seed)}), 1, own, (1.0, 1.0))
+        ListedRun(tmp_path / f"run-seed{seed}", recipe.model_copy(update={"seeds": seeds_of(seed)}), 1, own, None)
         for seed, own in scores.items()
     ]
     assert "bleu       15.00" in format_runs(runs)

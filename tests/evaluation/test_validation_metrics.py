@@ -61,14 +61,16 @@ def test_validation_metric_of_a_classification_is_one_of_its_scores(metric, monk
         type(CLASSIFICATION), "training_examples_for_inference", lambda self, context: (Examples(), Examples())
     )
     monkeypatch.setattr("s2s.tasks.classification_base.class_probabilities", lambda *given, **named: np.eye(2))
-    assert CLASSIFICATION.validate(_context(metric), NullLog()).score in (0, 100)
+    found = CLASSIFICATION.validate(_context(metric), NullLog())
+    assert (found.value, found.lower_is_better) == ((found.loss, True) if metric == "loss" else (100, False))
 
 
 @pytest.mark.parametrize("metric", _choices(MaskedValidation))
 def test_validation_metric_of_a_masked_language_model_is_one_of_its_scores(metric, monkeypatch):
     monkeypatch.setattr("s2s.tasks.masked_lm.task._examples_of", lambda *given: None)
     monkeypatch.setattr("s2s.tasks.masked_lm.task.measure", lambda *given: (2.0, 50.0, None))
-    assert MASKED_LM.validate(_context(metric), NullLog()).score in (-2, 50)
+    found = MASKED_LM.validate(_context(metric), NullLog())
+    assert (found.value, found.lower_is_better) == {"loss": (2, True), "accuracy": (50, False)}[metric]
 
 
 @pytest.mark.parametrize("metric", _choices(LanguageValidation))
@@ -77,4 +79,7 @@ def test_validation_metric_of_a_language_model_is_one_of_its_scores(metric, monk
     monkeypatch.setattr("s2s.tasks.language_model.task.windows_of", lambda *given: None)
     monkeypatch.setattr("s2s.tasks.language_model.task.measure", lambda *given: found)
     monkeypatch.setattr("s2s.tasks.language_model.task._size", lambda *given: SimpleNamespace(bytes=1))
-    assert LANGUAGE_MODEL.validate(_context(metric), NullLog()).score < 0
+    found = LANGUAGE_MODEL.validate(_context(metric), NullLog())
+    nats = {"loss": 2.0, "bits_per_byte": 3.0}[metric]
+    assert found.lower_is_better
+    assert found.value == pytest.approx(nats if metric == "loss" else nats / np.log(2))

@@ -135,7 +135,7 @@ def bits(run: Path) -> dict[str, object]:
     hidden = sorted(name for name in files if "/." in f"/{name}" and name != ".lock")
     tensors = {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in files.items() if n.endswith(".safetensors")}
     states = {n: json.loads(p.read_text()) for n, p in files.items() if n.endswith("state.json")}
-    scores = {n: [state[key] for key in ("update", "score", "scores")] for n, state in states.items()}
+    scores = {n: [state[key] for key in ("update", "validations")] for n, state in states.items()}
     test = json.loads((run / "evaluation-test.json").read_text())
     return {"metrics": entries, "hidden": hidden, "tensors": tensors, "scores": scores, "test": test["translations"]}
 

@@ -118,7 +118,7 @@ def test_best_checkpoint_has_the_lowest_error_rate(folder):
     assert {"bleu", "chrf", "exact", "cer", "loss"} <= lines[-1]["validation"].keys()
     assert len(set(rates.values())) > 2
     assert rates[read_progress(checkpoints.best()).update] == min(rates.values())
-    assert read_progress(checkpoints.last()).score == -rates[30]
+    assert read_progress(checkpoints.last()).validation.value == rates[30]
 
 
 def test_init_from_keeps_the_tokenizer_of_each_side(folder):

@@ -202,7 +202,7 @@ def test_resume_repeats_a_validation_that_a_lost_peer_interrupted(folder, monkey
         once.setattr("s2s.tasks.translation.task.TranslationTask.validate", cut_short)
         with pytest.raises(PeerLostError, match="stopped after update 2 of 5; saved"):
             _s2s("train", "tiny.yaml", "run.dir=cut")
-    assert read_progress(folder / "cut/checkpoints/0000002").score is None
+    assert read_progress(folder / "cut/checkpoints/0000002").validation is None
     _s2s("train", "cut", "--resume")
     assert _bits(folder / "cut") == _bits(folder / "run")
     validations = [[line for line in _lines(folder / run) if "validation" in line] for run in ("cut", "run")]
@@ -355,7 +355,8 @@ def test_resume_removes_unfinished_files(folder):
 
 
 LAST = "checkpoints/0000005"
-STATE = {"update": 5, "epoch": 0, "position": 5, "score": -1.0, "loss": 2.0, "scores": [[5, -1.0, 2.0]], "seconds": 1.0}
+VALIDATION = {"update": 5, "value": 1.0, "loss": 2.0, "lower_is_better": True}
+STATE = {"update": 5, "epoch": 0, "position": 5, "validations": [VALIDATION], "seconds": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -365,11 +366,11 @@ STATE = {"update": 5, "epoch": 0, "position": 5, "score": -1.0, "loss": 2.0, "sc
         *(STATE | {"update": wrong} for wrong in (-1, 10**9, "5", None, True, 5.0)),
         *(STATE | {"position": wrong} for wrong in (-7, "x", 10**9)),
         *(STATE | {"seconds": wrong} for wrong in (-1, float("nan"), None)),
-        *(
-            STATE | {"scores": wrong}
-            for wrong in ([[-1, 2.0, 2.0]], [[1]], [[1, 2.0]], [["x", 2.0, 2.0]], [[1, None, 2.0]], [[1, 2.0, "x"]])
-        ),
-        *(STATE | {key: "x"} for key in ("score", "loss", "scores", "seconds", "epoch", "more")),
+        *(STATE | {"validations": wrong} for wrong in (None, [5], [{"update": 5}], [VALIDATION | {"more": 1}])),
+        *(STATE | {"validations": [VALIDATION | {key: None}]} for key in VALIDATION),
+        *(STATE | {"validations": [VALIDATION | {key: "x"}]} for key in VALIDATION),
+        STATE | {"validations": [VALIDATION | {"update": -1}]},
+        *(STATE | {key: "x"} for key in ("validations", "seconds", "epoch", "more")),
         "nested",
     ],
 )

@@ -26,7 +26,9 @@ from s2s.tasks.text_to_text.answers import best_first, check_apart, log_probabil
 from s2s.tasks.text_to_text.data import Mixture, MixtureSource, TaskSource, prepare
 from s2s.tasks.text_to_text.recipe import CorpusSettings, MixtureSettings
 from s2s.tasks.text_to_text.task import TextToTextTask
+from s2s.training.checkpoint import read_progress
 from s2s.training.progress import no_progress_bar
+from s2s.training.validation import Validation
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "text_to_text.yaml"
 TASKS = ("en-de", "de-en", "plural", "cases", "acceptable")
@@ -76,6 +78,15 @@ def test_text_to_text_run_logs_every_task_and_their_mean(run):
     kept = json.loads((run / "evaluation-test.json").read_text())
     assert [task["task"] for task in kept["tasks"]] == [*TASKS, "words"]
     assert set(kept["tasks"][4]["written"]) <= {"acceptable", "unacceptable"}
+
+
+@pytest.mark.parametrize(("task", "metric"), [("plural", "wer"), ("words", "loss")])
+def test_text_to_text_checkpoints_are_ranked_by_the_metric_of_a_task(tmp_path, task, metric):
+    alone = ["training.updates=1", "validation.every=1", f"validation.metric={task}", "data.corpora.plural.metric=wer"]
+    s2s("train", RECIPE, *SMALL, *alone, f"run.dir={tmp_path / 'run'}")
+    (found,) = read_progress(tmp_path / "run/checkpoints/0000001").validations
+    last = metrics(tmp_path / "run")[-1]["validation"]
+    assert found == Validation(1, last[f"{task}/{metric}"], last["loss"], lower_is_better=True)
 
 
 @pytest.mark.slow

@@ -190,9 +190,9 @@ def _validated(task: Task, train_context: TrainContext) -> tuple[list, list[int]
         return write(translator, lines, *rest)
 
     Prefetcher.batches, TextTranslator.translate = noted, translated
-    score = task.validate(train_context, log).score
+    value = task.validate(train_context, log).value
     Prefetcher.batches, TextTranslator.translate = batches, write
-    return [log.scores, log.texts_written, score], [sum(rows), len(written)]
+    return [log.scores, log.texts_written, value], [sum(rows), len(written)]
 
 
 def added(distributed: Distributed) -> list[list[float] | None]:

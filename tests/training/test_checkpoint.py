@@ -19,6 +19,7 @@ from s2s.training.checkpoint import (
     read_training,
 )
 from s2s.training.tensor_files import load_weights, save_weights
+from s2s.training.validation import Validation
 
 
 def _run(folder: Path) -> Path:
@@ -37,7 +38,8 @@ def _model(value: float) -> nn.Module:
 
 
 def _save(checkpoints: Checkpoints, update: int, score: float | None, loss: float = 1.0) -> Path:
-    progress = Progress(update, 0, update, score, None if score is None else loss)
+    found = [] if score is None else [Validation(update, score, loss, lower_is_better=False)]
+    progress = Progress(update, 0, update, found)
     return checkpoints.save(_model(update), {"x": torch.ones(2)}, progress, "cpu, fp32")
 
 
@@ -46,7 +48,7 @@ def test_checkpoint_gives_back_what_was_saved(tmp_path):
     model = _model(0.0)
     load_weights(model, path / "model.safetensors")
     assert torch.equal(model.weight, _model(7).weight)
-    assert read_progress(path) == Progress(7, 0, 7, 1.5, 1.0)
+    assert read_progress(path) == Progress(7, 0, 7, [Validation(7, 1.5, 1.0, lower_is_better=False)])
     assert (path / "recipe.yaml").read_text() == "name: x\n"
     assert (path / "tokenizer" / "shared.model").read_bytes() == b"pieces"
 
@@ -93,18 +95,16 @@ def test_unvalidated_checkpoints_do_not_count_as_best(tmp_path):
 
 def test_checkpoint_extension_drops_the_validation_that_only_the_end_has(tmp_path):
     checkpoints = Checkpoints(_run(tmp_path), every=4)
-    rows = [(4, 2.0, 1.5), (7, 4.0, 1.0)]
-    checkpoints.save(_model(7), {"x": torch.ones(2)}, Progress(7, 0, 7, 4.0, 1.0, rows), "cpu, fp32")
-    checkpoints.prepare_extension()
-    progress = read_progress(checkpoints.last())
-    assert (progress.score, progress.loss) == (None, None)
-    assert [tuple(row) for row in progress.scores] == rows[:1]
-    # one that was due at that step stays
-    checkpoints.save(
-        _model(8), {"x": torch.ones(2)}, Progress(8, 0, 8, 4.0, 1.0, [*rows[:1], (8, 4.0, 1.0)]), "cpu, fp32"
-    )
-    checkpoints.prepare_extension()
-    assert read_progress(checkpoints.last()).score == 4.0
+    first, *others = [Validation(update, 2.0, 1.5, lower_is_better=False) for update in (4, 7, 8)]
+    for last in others:
+        checkpoints.save(
+            _model(1.0), {"x": torch.ones(2)}, Progress(last.update, 0, last.update, [first, last]), "cpu, fp32"
+        )
+        checkpoints.prepare_extension()
+        progress = read_progress(checkpoints.last())
+        # one that was due at that step stays
+        assert progress.validations == ([first, last] if last.update == 8 else [first])
+        assert progress.validation == (last if last.update == 8 else None)
 
 
 def test_checkpoint_half_written_by_a_crash_is_ignored(tmp_path, monkeypatch):
@@ -209,7 +209,7 @@ def test_checkpoints_are_not_written_through_a_link(tmp_path):
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-@pytest.mark.parametrize("key", ["update", "loss", "scores", "seconds"])
+@pytest.mark.parametrize("key", ["update", "validations", "seconds"])
 def test_checkpoint_that_lacks_a_field_is_refused(tmp_path, key):
     path = _save(Checkpoints(_run(tmp_path)), 1, None)
     state = json.loads((path / "state.json").read_text())

@@ -19,7 +19,7 @@ from s2s.training.device import select_device
 from s2s.training.distributed import Distributed
 from s2s.training.step import estimate_noise
 from s2s.training.trainer import Trainer, TrainingLoop
-from s2s.training.validation import Validation
+from s2s.training.validation import LOWER_IS_BETTER, Validation
 
 SIZE = 20
 
@@ -276,7 +276,7 @@ def test_only_a_metric_whose_best_value_is_not_0_is_said_to_be_stuck_there(pairs
         trainer,
         SimpleNamespace(every=1, patience=None),
         metric,
-        lambda: Validation(1, -0.0 if metric in ("cer", "loss") else 0.0, next(losses)),
+        lambda: Validation(1, 0.0, next(losses), metric in LOWER_IS_BETTER),
         SimpleNamespace(info=messages.append),
         SimpleNamespace(save=lambda *saved: None),
         Progress(0, 0, 0),

@@ -5,8 +5,8 @@ import pytest
 from s2s.training.validation import Validation, count_without_improvement, is_stuck_at_zero
 
 
-def _validations(*scores_and_losses: tuple[float, float]) -> list[Validation]:
-    return [Validation(update, *row) for update, row in enumerate(scores_and_losses, start=1)]
+def _validations(*values_and_losses: tuple[float, float], lower_is_better: bool = False) -> list[Validation]:
+    return [Validation(update, *row, lower_is_better) for update, row in enumerate(values_and_losses, start=1)]
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,9 @@ def _validations(*scores_and_losses: tuple[float, float]) -> list[Validation]:
 )
 def test_validation_count_without_improvement(rows, count):
     assert count_without_improvement(_validations(*rows)) == count
+    # the same with an error rate, which improves as it falls
+    errors = [(100 - value, loss) for value, loss in rows]
+    assert count_without_improvement(_validations(*errors, lower_is_better=True)) == count
 
 
 @pytest.mark.parametrize(
@@ -34,8 +37,9 @@ def test_validation_count_without_improvement(rows, count):
         ([(0.0, 3.0), (0.0, 2.0), (0.0, 1.0)], False),
         ([(0.0, 3.0), (0.0, 3.5)], False),
         ([(0.0, 3.0), (0.1, 2.0)], False),
-        ([(-0.5, 3.0), (-0.5, 2.0)], False),
     ],
 )
 def test_validation_is_stuck_at_zero(rows, stuck):
     assert is_stuck_at_zero(_validations(*rows)) == stuck
+    # 0 is the best error rate
+    assert not is_stuck_at_zero(_validations(*rows, lower_is_better=True))

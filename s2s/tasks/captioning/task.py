@@ -176,7 +176,7 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
         ):
             log.info(advice)
         metric = recipe.validation.metric
-        return Validation(update, -found[metric] if metric in LOWER_IS_BETTER else found[metric], loss)
+        return Validation(update, found[metric], loss, lower_is_better=metric in LOWER_IS_BETTER)
 
     def evaluate(
         self, run: CaptionRun, part: Captioned, scoring: EvaluationOptions, progress_bar: ProgressBar

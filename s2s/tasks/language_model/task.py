@@ -102,7 +102,8 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
             samples := self._samples(train_context)
         ):
             log.add_texts("written", samples, train_context.trainer.update)
-        return Validation(train_context.trainer.update, -scores[recipe.validation.metric], found.loss)
+        value = scores[recipe.validation.metric]
+        return Validation(train_context.trainer.update, value, found.loss, lower_is_better=True)
 
     def _samples(self, train_context: LanguageContext) -> list[str]:
         """Generate texts: one from the beginning, others from prompts of validation texts."""

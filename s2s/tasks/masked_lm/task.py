@@ -39,7 +39,7 @@ from s2s.training.logger import RunLog
 from s2s.training.loss import cross_entropy
 from s2s.training.progress import Advance, ProgressBar
 from s2s.training.trainer import Loss
-from s2s.training.validation import Validation
+from s2s.training.validation import LOWER_IS_BETTER, Validation
 
 if TYPE_CHECKING:
     import datasets
@@ -231,9 +231,10 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
     def validate(self, train_context: MaskedContext, log: RunLog) -> Validation:
         examples = _examples_of(train_context.recipe, train_context.data.validation, train_context.data.tokenizer.size)
         loss, accuracy, _ = measure(train_context.model, examples, train_context.trainer.device_context)
-        log.log_validation(train_context.trainer.update, {"loss": loss, "accuracy": accuracy})
-        score = {"loss": -loss, "accuracy": accuracy}[train_context.recipe.validation.metric]
-        return Validation(train_context.trainer.update, score, loss)
+        found = {"loss": loss, "accuracy": accuracy}
+        log.log_validation(train_context.trainer.update, found)
+        metric = train_context.recipe.validation.metric
+        return Validation(train_context.trainer.update, found[metric], loss, lower_is_better=metric in LOWER_IS_BETTER)
 
     def evaluate(
         self, run: MaskedRun, part: "datasets.Dataset", scoring: EvaluationOptions, progress_bar: ProgressBar

@@ -47,7 +47,7 @@ from s2s.training import trainer
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import ProgressBar, no_progress_bar
 from s2s.training.trainer import Loss
-from s2s.training.validation import Validation
+from s2s.training.validation import LOWER_IS_BETTER, Validation
 
 if TYPE_CHECKING:
     from s2s.evaluation.signs import Diagnostics
@@ -164,13 +164,12 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
         mean = mean_of(tasks)
         found |= {} if mean is None else {MEAN: mean}
         log.log_validation(train_context.trainer.update, found, samples)
-        metric = recipe.validation.metric
-        if metric in (LOSS, MEAN):
-            score = -found[LOSS] if metric == LOSS else found[MEAN]
-        else:
-            chosen = next(each for each in tasks if each.task == metric)
-            score = -chosen.value if chosen.percent is None else chosen.percent
-        return Validation(train_context.trainer.update, score, found[LOSS])
+        metric = name = recipe.validation.metric
+        if name not in (LOSS, MEAN):
+            metric = recipe.data.corpora[name].metric
+            name = f"{name}/{metric}"
+        lower_is_better = metric in LOWER_IS_BETTER
+        return Validation(train_context.trainer.update, found[name], found[LOSS], lower_is_better)
 
     def evaluate(
         self, run: MixtureRun, part: Mixture, scoring: EvaluationOptions, progress_bar: ProgressBar

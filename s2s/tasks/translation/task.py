@@ -158,11 +158,7 @@ class TranslationTask(TextGeneration, Task[Recipe, PreparedTranslation, Seq2Seq]
         found.save(folder / TOKENIZER, data.corpus.validation["source"], tokenizer)
 
     def validate(self, train_context: TranslationContext, log: RunLog) -> Validation:
-        """Measure the loss, and translate the validation set with a small beam.
-
-        Returns:
-            The score by `validation.metric`, negated if lower is better, and the loss.
-        """
+        """Measure the loss, and translate the validation set with a small beam."""
         recipe, data, update = train_context.recipe, train_context.data, train_context.trainer.update
         device_context = train_context.trainer.device_context
         loss = mean_loss(train_context.model, data.validation, recipe.batches, device_context)
@@ -183,7 +179,7 @@ class TranslationTask(TextGeneration, Task[Recipe, PreparedTranslation, Seq2Seq]
         if advice := describe_collapse(sources, translations, references):
             log.info(advice)
         metric = recipe.validation.metric
-        return Validation(update, -found[metric] if metric in LOWER_IS_BETTER else found[metric], loss)
+        return Validation(update, found[metric], loss, lower_is_better=metric in LOWER_IS_BETTER)
 
     def evaluate(
         self, run: TranslationRun, part: "datasets.Dataset", scoring: EvaluationOptions, progress_bar: ProgressBar
