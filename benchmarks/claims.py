@@ -6,20 +6,23 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from string import Formatter
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from benchmarks.keeping import recipe_of
-from s2s.comparison.claims import traits
+from benchmarks.results import compare_means, ladder_scores
+from s2s.comparison.claims import Decision, Pair, decide, describe_each, traits
 from s2s.comparison.matching import settings_of
 from s2s.comparison.plans import CLAIMS
-from s2s.comparison.report.claims import LEGEND, ClaimRow, NumberCell, claim_rows, device_in_words
+from s2s.comparison.report.claims import LEGEND, WORDS, ClaimRow, NumberCell, claim_rows, device_in_words
 from s2s.comparison.report.drawing import kept_comparison
 from s2s.comparison.report.plots import GREY, GRID, INK, PALETTE
 from s2s.comparison.report.table import group_by_name
 from s2s.comparison.results import RESULT, Figure, Result, Summary, read_result
+from s2s.evaluation.differences import LEVEL
 from s2s.recipe.installed import module_of
 from s2s.training.fonts import use_installed_fonts
 
@@ -39,7 +42,8 @@ _IN_SHORT = {
     "tracks": f"symbols tracked: {_BOTH}",
     "any-length": "BLEU kept beyond: Transformer {transformer} %, LSTM with attention {lstm-attention} %",
     "order": "without positions, the loss rises by {transformer} nats",
-    "translates-best": "BLEU: Transformer {transformer}, convolutions {conv}",
+    "translates-best": "BLEU: Transformer {transformer}, convolutions {conv}; Multi30k: Transformer {ladder_transformer}, "
+    "LSTM with attention {ladder_lstm-attention}",
     "writes-cheaply": f"ms per token: RNN {{rnn}}, {_BOTH}",
     "scales": "doubling cuts the loss by {transformer} % (Transformer), {lstm-attention} % (LSTM with attention)",
     "transfers": "loss: Transformer {transformer}, LSTM with attention {lstm-attention}, convolutions {conv}",
@@ -47,6 +51,9 @@ _IN_SHORT = {
     "generalizes": "right symbols at twice the length (%): sinusoidal positions {transformer}, {transformer_note}",
     "reaches-farther": "BLEU kept beyond (%): relative positions {transformer}, {transformer_note}",
 }
+
+
+_LADDER_CLAIM = CLAIMS["translates-best"]
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,8 @@ def short_table(folders: Sequence[Path]) -> str:
         row = kept.rows[name]
         texts = {cell.model: f"{cell.text}{cell.mark}" or cell.note for cell in row.cells}
         notes = {f"{cell.model}_note": cell.remark for cell in row.cells}
+        if CLAIMS[name] is _LADDER_CLAIM:
+            notes |= {f"ladder_{model}": text for model, text in _ladder_means(ladder_scores(), 1).items()}
         if not {field for _, field, _, _ in Formatter().parse(_IN_SHORT[name]) if field} <= texts.keys() | notes.keys():
             continue
         own = row.claim.verdict if kept in first else "–"
@@ -150,11 +159,14 @@ def table(folders: Sequence[Path], place: str = "") -> str:
         "",
         f"| {' | '.join(heads)} |",
         f"|{'---|' * len(heads)}",
-        *(_line(name, each, first, machines) for name, each in shown),
+        *(_line(name, each, first, machines) for name, each in shown if CLAIMS[name].number <= _LADDER_CLAIM.number),
+        _ladder_line(models, machines),
+        *(_line(name, each, first, machines) for name, each in shown if CLAIMS[name].number > _LADDER_CLAIM.number),
         "",
         "What decides each claim:",
         "",
         *(line for name, each in own.items() for line in _reasons(name, each, first, machines, place)),
+        _ladder_reason(),
         "",
         "Measured by:",
         "",
@@ -169,6 +181,9 @@ def table(folders: Sequence[Path], place: str = "") -> str:
         if numbers:
             written.append(f"- {_ranges(numbers)}: `{each.summary.command}`, {each.summary.measured_on([])}.")
             written += _measured_elsewhere(each, numbers)
+    written.append(
+        f"- {_LADDER_CLAIM.number} (the ladder): `s2s train recipes/multi30k_MODEL.yaml data.root=DIR seed=N`."
+    )
     missing = [f"{text.number} ({text.experiment})" for name, text in CLAIMS.items() if name not in dict(shown)]
     if missing:
         written.append(f"- Not measured yet: {', '.join(missing)}.")
@@ -231,6 +246,49 @@ def _reasons(
         exceptions = f" *Different with:* {group_by_name(changing, '; ')}." if changing else ""
         items.append(f"- **{row.number}** {evidence}{where}. {row.claim.sentence}{exceptions}")
     return items
+
+
+def _ladder_decision() -> tuple[dict[str, list[float]], Decision]:
+    """Decide whether the Transformer translates best, by the scores of each seed of the ladder."""
+    scores = ladder_scores()
+    pairs = compare_means(scores)
+    tested = list[Pair]()
+    for other in scores:
+        difference, _ = pairs.compare("transformer", other)
+        if difference:
+            tested.append(Pair("transformer", other, difference.value, difference.p()))
+    return scores, decide(tested)
+
+
+def _ladder_line(models: Sequence[str], machines: Machines) -> str:
+    """Write the row of the ladder's claim: means over seeds on Multi30k."""
+    scores, decision = _ladder_decision()
+    seeds = sorted({len(own) for own in scores.values()})
+    measured = f"BLEU on the test set, lower-cased, within 3,000 updates [BLEU] ↑, on multi30k, {_span(seeds)} seeds"
+    texts = _ladder_means(scores, 1)
+    if decision.verdict != "undecided":
+        pairs, best = compare_means(scores), max(scores, key=lambda model: mean(scores[model]))
+        tied = [model for model in scores if model != best and (pairs.compare(best, model)[1] or 0.0) >= LEVEL]
+        texts |= {model: f"**{texts[model]}**" for model in (best, *tied)}
+    cells = [WORDS[decision.verdict], *("–" for _ in machines), *(texts.get(model, "–") for model in models)]
+    return f"| **{_LADDER_CLAIM.number} {_LADDER_CLAIM.sentence}**<br>{measured} | {' | '.join(cells)} |"
+
+
+def _ladder_reason() -> str:
+    """Write the item of the list for the ladder's claim: verdict, link to the evidence, sentence."""
+    scores, decision = _ladder_decision()
+    pair, test = decision.pair, f"Welch's test, Holm's correction for {len(scores) - 1} pairs"
+    ending = f"; {pair.behind} against {pair.ahead}: p = {decision.p:.2g} ({test})" if pair and decision.p else ""
+    sentence = f"Within 3,000 updates, mean BLEU over seeds is {describe_each(_ladder_means(scores, 2))}{ending}."
+    return f"- **{_LADDER_CLAIM.number}** [{WORDS[decision.verdict]}](ladder.md) on multi30k, the ladder. {sentence}"
+
+
+def _ladder_means(scores: Mapping[str, list[float]], digits: int) -> dict[str, str]:
+    return {model: f"{mean(own):.{digits}f}" for model, own in scores.items()}
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
 
 
 def _corpus(kept: KeptComparison) -> str:

@@ -9,13 +9,12 @@ that ends in a seed, such as `multi30k_lstm-2`, is the same training once more, 
 """
 
 import statistics
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from benchmarks.keeping import RESULTS, described, keep_runs, learned_from, machines, read
-from s2s.evaluation.differences import welch
-from s2s.evaluation.inference import holm, mean
+from s2s.evaluation.differences import Pairwise, welch
+from s2s.evaluation.inference import mean
 
 SPEED = RESULTS / "speed.json"
 # what is kept beside the runs
@@ -78,7 +77,7 @@ def ladder() -> str:
         )
     about = "Test set test_2016_flickr, seed 1; beam 5."
     return "\n".join(
-        [*rows, "", about, *_provenance(runs), *_repeated(runs, "rung"), *differences(_of_seeds(runs)), ""]
+        [*rows, "", about, *_provenance(runs), *_repeated(runs, "rung"), *differences(ladder_scores()), ""]
     )
 
 
@@ -101,12 +100,19 @@ def _repeated(runs: dict[str, dict[str, Any]], column: str) -> list[str]:
     return ["", head, "|---|---|---|", *rows]
 
 
-def _of_seeds(runs: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
-    """The lower-cased BLEU of each seed by rung, of rungs with three seeds or more."""
+def ladder_scores() -> dict[str, list[float]]:
+    """Return the lower-cased BLEU of each seed by model, of the ladder's models with three seeds or more."""
     scores: dict[str, list[float]] = {}
-    for _, found in sorted(runs.items()):
-        scores.setdefault(found["kind"], []).append(_test(found, True)["scores"]["bleu"]["value"])
+    for name, found in sorted(_kept().items()):
+        if name.startswith(RUNG):
+            scores.setdefault(found["kind"], []).append(_test(found, True)["scores"]["bleu"]["value"])
     return {kind: own for kind, own in scores.items() if len(own) > 2}
+
+
+def compare_means(scores: dict[str, list[float]]) -> Pairwise:
+    """Test the differences of means between all pairs of names, lowest mean first, by Welch's test over seeds."""
+    order = sorted(scores, key=lambda name: statistics.mean(scores[name]))
+    return Pairwise.of(order, lambda low, high: welch(scores[low], scores[high]))
 
 
 def differences(scores: dict[str, list[float]]) -> list[str]:
@@ -119,16 +125,14 @@ def differences(scores: dict[str, list[float]]) -> list[str]:
         Lines with each difference (row minus column) and the p-value of Welch's test, corrected for the number of pairs
         (Holm 1979); none with fewer than two names.
     """
-    order = sorted(scores, key=lambda name: statistics.mean(scores[name]))
-    pairs = [(low, high) for high, low in combinations(reversed(order), 2)]
-    found = {pair: difference for pair in pairs if (difference := welch(*(scores[name] for name in pair)))}
+    found = compare_means(scores)
     if not found:
         return []
-    p_values = dict(zip(found, holm([each.p() for each in found.values()]), strict=True))
+    order = sorted(scores, key=lambda name: statistics.mean(scores[name]))
     head = "| BLEU, lower-cased, row minus column (p, Welch's test over seeds, Holm) |"
     rows = [f"{head} {' | '.join(f'`{name}`' for name in order[:-1])} |", "|---" * len(order) + "|"]
     for place, high in enumerate(order[1:], start=1):
-        cells = [f"{found[low, high].value:.2f} ({_p_words(p_values[low, high])})" for low in order[:place]]
+        cells = [f"{found[low, high].value:.2f} ({_p_words(found.p[low, high])})" for low in order[:place]]
         rows.append(f"| `{high}` | {' | '.join(cells + [''] * (len(order) - 1 - place))} |")
     return ["", *rows]
 

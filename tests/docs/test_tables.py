@@ -163,6 +163,30 @@ def test_command_reference_is_the_help_of_the_commands():
     )
 
 
+def test_claim_14_is_decided_by_the_seeds_of_the_ladder():
+    scores: dict[str, list[float]] = {}
+    for path in sorted(ROOT.glob("docs/results/multi30k_*.json")):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        (test,) = [each for each in run["tests"] if each["lowercase"]]
+        scores.setdefault(run["kind"], []).append(test["scores"]["bleu"]["value"])
+    scores = {kind: own for kind, own in scores.items() if len(own) > 2}
+    others = {kind: own for kind, own in scores.items() if kind != "transformer"}
+    tests = {kind: scipy.stats.ttest_ind(scores["transformer"], own, equal_var=False) for kind, own in others.items()}
+    ahead = [kind for kind, own in others.items() if statistics.mean(own) > statistics.mean(scores["transformer"])]
+    assert ahead == ["lstm-attention"]
+    # Holm's correction by hand: each p-value times the number of tests with none smaller, never falling
+    order = sorted(tests, key=lambda kind: tests[kind].pvalue)
+    corrected = np.maximum.accumulate([tests[kind].pvalue * (len(order) - i) for i, kind in enumerate(order)])
+    p = corrected[order.index("lstm-attention")]
+    lines = claims.table(FOLDERS).splitlines()
+    (row,) = [line for line in lines if line.startswith("| **14 ") and "lower-cased" in line]
+    models = ("rnn", "lstm", "lstm-attention", "mingru", "conv", "transformer")
+    means = [f"{statistics.mean(scores[kind]):.1f}" for kind in models]
+    assert [cell.strip().strip("*") for cell in row.split("|")[2:-1]] == ["✘ no" if p < 0.05 else "undecided", *means]
+    (reason,) = [line for line in lines if line.startswith("- **14** ") and "(ladder.md)" in line]
+    assert f"lstm-attention against transformer: p = {p:.2g}" in reason
+
+
 def test_readme_row_of_claim_5_has_the_distance_that_decides_it():
     (row,) = [line for line in claims.short_table(FOLDERS).splitlines() if line.startswith("|5|")]
     (verdict,) = [
