@@ -49,8 +49,8 @@ def vanishes(traits: Mapping[str, Traits], decays: Mapping[str, Initialisations]
     notes = {model: _without_factor(each.own) for model, each in decays.items() if factors[model] is None}
     return Claim(
         name="vanishes",
-        measured="factor per step of the gradient at the usual initialisation, before training (range over other "
-        "initialisations)",
+        measured="factor per step of the gradient at the usual initialisation, before training; below 1 it vanishes "
+        "(range over other initialisations)",
         verdict=verdict,
         sentence=_describe_remaining_gradient({model: decays[model] for model in recurrent}),
         numbers=claim_numbers({model: factors.get(model) for model in traits}, notes=notes | ranges),
