@@ -42,8 +42,8 @@ _IN_SHORT = {
     "tracks": f"symbols tracked: {_BOTH}",
     "any-length": "BLEU kept beyond: Transformer {transformer} %, LSTM with attention {lstm-attention} %",
     "order": "without positions, the loss rises by {transformer} nats",
-    "translates-best": "BLEU: Transformer {transformer}, convolutions {conv}; Multi30k: Transformer {ladder_transformer}, "
-    "LSTM with attention {ladder_lstm-attention}",
+    "translates-best": "BLEU: Transformer {transformer}, convolutions {conv}; Multi30k: Transformer "
+    "{ladder_transformer}, LSTM with attention {ladder_lstm-attention}",
     "writes-cheaply": f"ms per token: RNN {{rnn}}, {_BOTH}",
     "scales": "doubling cuts the loss by {transformer} % (Transformer), {lstm-attention} % (LSTM with attention)",
     "transfers": "loss: Transformer {transformer}, LSTM with attention {lstm-attention}, convolutions {conv}",

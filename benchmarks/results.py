@@ -9,6 +9,7 @@ that ends in a seed, such as `multi30k_lstm-2`, is the same training once more, 
 """
 
 import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def summary(run: Path) -> dict[str, object]:
         "pairs": read(run / "manifest.json")[-1]["counts"]["train"],
         "target_tokens": learned_from(run, "tokens"),
         "tests": [
-            {key: test[key] for key in ("beam", "length_penalty", "lowercase", "scores", "exact")}
+            {key: test[key] for key in ("beam", "length_penalty", "lowercase", "scores", "exact", "buckets")}
             | {"sentences": len(test["sources"])}
             for test in tests
         ],
@@ -76,9 +77,8 @@ def ladder() -> str:
             f"| {_bleu(lower)} | {_bleu(cased)} | {cased['scores']['chrf']['value']:.2f} | {pace} |"
         )
     about = "Test set test_2016_flickr, seed 1; beam 5."
-    return "\n".join(
-        [*rows, "", about, *_provenance(runs), *_repeated(runs, "rung"), *differences(ladder_scores()), ""]
-    )
+    tests = [*_repeated(runs, "rung"), *differences(ladder_scores()), *by_length(list(runs.values()))]
+    return "\n".join([*rows, "", about, *_provenance(runs), *tests, ""])
 
 
 def _repeated(runs: dict[str, dict[str, Any]], column: str) -> list[str]:
@@ -137,6 +137,33 @@ def differences(scores: dict[str, list[float]]) -> list[str]:
     return ["", *rows]
 
 
+def by_length(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table of BLEU by length of the source: means over the seeds of each model, shortest sources first.
+
+    Args:
+        runs: Kept runs; those kept without these scores are left out.
+
+    Returns:
+        Lines, the model that keeps the least of its BLEU on the longest sources first; none without such a run.
+    """
+    scores: dict[str, list[list[float]]] = {}
+    heads: list[str] = []
+    for found in runs:
+        buckets = _test(found, True).get("buckets", [])
+        if buckets:
+            scores.setdefault(found["kind"], []).append([each["bleu"] for each in buckets])
+            heads = [f"{each['shortest']}–{each['longest']} {each['unit']}" for each in buckets]
+    means = {kind: [statistics.mean(column) for column in zip(*own, strict=True)] for kind, own in scores.items()}
+    if not means:
+        return []
+    rows = list[str]()
+    for kind, own in sorted(means.items(), key=lambda one: one[1][-1] / one[1][0]):
+        cells = " | ".join(f"{bleu:.1f}" for bleu in own)
+        rows.append(f"| `{kind}` | {len(scores[kind])} | {cells} | {100 * own[-1] / own[0]:.0f} % |")
+    head = f"| BLEU, lower-cased, by length of the source | seeds | {' | '.join(heads)} | longest ÷ shortest |"
+    return ["", head, "|---" * (3 + len(heads)) + "|", *rows]
+
+
 def _p_words(p: float) -> str:
     """Return a p-value for a table: two significant digits, or a bound."""
     return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
@@ -146,7 +173,7 @@ def _kept() -> dict[str, dict[str, Any]]:
     return {path.stem: read(path) for path in RESULTS.glob("*.json") if path.stem not in OTHERS}
 
 
-def _test(found: dict[str, Any], lowercase: bool) -> dict[str, Any]:
+def _test(found: Mapping[str, Any], lowercase: bool) -> dict[str, Any]:
     return next((test for test in found["tests"] if test["lowercase"] == lowercase), found["tests"][0])
 
 

@@ -85,6 +85,23 @@ def test_rungs_are_compared_in_pairs_by_welchs_test_and_holms_correction():
     assert results.differences({"a": [1.0, 2.0, 3.0]}) == []
 
 
+def test_scores_by_length_are_means_over_seeds():
+    ends = {"a": [(10.0, 5.0), (20.0, 15.0)], "b": [(40.0, 10.0)], "old": [()]}
+    lengths = [{"shortest": 4, "longest": 9, "unit": "words"}, {"shortest": 10, "longest": 30, "unit": "words"}]
+    runs = [
+        {
+            "kind": kind,
+            "tests": [{"lowercase": True, "buckets": [b | {"bleu": x} for b, x in zip(lengths, own, strict=False)]}],
+        }
+        for kind, seeds in ends.items()
+        for own in seeds
+    ]
+    _, head, _, *rows = results.by_length(runs)
+    assert [cell.strip() for cell in head.split("|")[2:-2]] == ["seeds", "4–9 words", "10–30 words"]
+    assert rows == ["| `b` | 1 | 40.0 | 10.0 | 25 % |", "| `a` | 2 | 15.0 | 10.0 | 67 % |"]
+    assert results.by_length([run for run in runs if run["kind"] == "old"]) == []
+
+
 def test_comparison_tables_have_every_row():
     assert all(row in text for text in (comparison.table().lower(), comparison.verdicts().lower()) for row in ROWS)
 
