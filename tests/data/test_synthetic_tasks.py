@@ -141,6 +141,21 @@ def test_state_shortcut_cannot_know_a_missed_symbol(name: str, share: float) -> 
     assert StateTracking(name, (3,), (3,)).shortcut_accuracy(3) == pytest.approx(share)
 
 
+@pytest.mark.parametrize("name", AUTOMATA)
+@pytest.mark.parametrize("size", [1, 2])
+def test_state_shortcut_is_the_best_guess_without_one_symbol(name: str, size: int) -> None:
+    # by enumeration of all strings, with the symbol missing that is guessed best
+    task = StateTracking(name, (size,), (size,))
+    texts = list(itertools.product(range(task.symbols), repeat=size))
+    found = []
+    for missing in range(size):
+        ends: dict[tuple[int, ...], list[int]] = {}
+        for text in texts:
+            ends.setdefault(text[:missing] + text[missing + 1 :], []).append(_SOLVERS[name](list(text)))
+        found.append(sum(max(Counter(states).values()) for states in ends.values()) / len(texts))
+    assert task.shortcut_accuracy(size) == pytest.approx(max(found))
+
+
 @pytest.mark.parametrize(
     "task",
     [Copying(4, (5,), (5,)), AssociativeRecall((5,), (5,)), StateTracking("s3", (5,), (5,))],
