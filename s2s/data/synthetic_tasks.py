@@ -151,7 +151,7 @@ class Copying(SyntheticTask):
         symbols are left, they are any n symbols. The end of the string is always correct.
         """
         if not self.whole:
-            right = sum(_most_frequent(left, self.symbols) / left for left in range(1, size + 1))
+            right = sum(most_frequent_share(left, self.symbols) for left in range(1, size + 1))
             return (right + 1) / (size + 1)
         return math.comb(self.symbols + size - 1, size) / self.symbols**size
 
@@ -269,13 +269,12 @@ class AssociativeRecall(SyntheticTask):
         return torch.eq(scores.argmax(dim=2), batch.wanted)
 
     def shortcut_accuracy(self, size: int) -> float:
-        """Return the mean share of the most frequent of `size` random values."""
-        return _most_frequent(size, self.kinds) / size
+        return most_frequent_share(size, self.kinds)
 
 
 @cache
-def _most_frequent(draws: int, kinds: int) -> float:
-    """Return the expected count of the most frequent of `kinds` values in independent uniform draws.
+def most_frequent_share(draws: int, kinds: int) -> float:
+    """Return the expected share of the most frequent of `kinds` values in independent uniform draws.
 
     P(no value more than m times) = draws! / kindsᵈʳᵃʷˢ times the coefficient of xᵈʳᵃʷˢ in (Σ_{j ≤ m} xʲ/j!)ᵏⁱⁿᵈˢ.
     """
@@ -293,7 +292,7 @@ def _most_frequent(draws: int, kinds: int) -> float:
         if at_most[-1] > 1 - 1e-12:
             break
     # E[max] = Σ P(max > m)
-    return sum(1 - p for p in at_most)
+    return sum(1 - p for p in at_most) / draws
 
 
 class StateTracking(SyntheticTask):

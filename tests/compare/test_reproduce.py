@@ -35,7 +35,7 @@ from s2s.comparison.reproduce.reverse_source import ReverseSource
 from s2s.comparison.reproduce.sensitivity import ChangeByLength, Sensitivity, flip_one
 from s2s.comparison.reproduce.state_tracking import StateTracking
 from s2s.comparison.reproduce.tiny import Tiny
-from s2s.comparison.reproduce.training import Budget, LossCurve, target_cross_entropy
+from s2s.comparison.reproduce.training import AccuracyByLength, Budget, LossCurve, target_cross_entropy
 from s2s.comparison.reproduce.translators import Quality, join_sentences
 from s2s.comparison.reproduce.warm_up import WarmUp
 from s2s.comparison.reproduced import RESULT, Band, Check, Reproduced, read
@@ -214,6 +214,53 @@ def test_induction_targets_are_the_tokens_of_the_first_half():
     assert source.shape == targets.shape == (3, 9)
     assert torch.equal(targets[:, 5:], source[:, 1:5])
     assert targets[:, :5].unique().tolist() == [NO_LABEL]
+
+
+def _most_frequent_left(targets):
+    """Share of answers that equal the most frequent of the row's answers that are left, or its end."""
+    found = []
+    for row in targets.tolist():
+        answers = [token for token in row if token != NO_LABEL]
+        symbols = [token for token in answers if token != EOS]
+        left = [max(sorted(set(symbols[i:])), key=symbols[i:].count) for i in range(len(symbols))]
+        found.append((sum(map(int.__eq__, left, symbols)) + len(answers) - len(symbols)) / len(answers))
+    return sum(found) / len(found)
+
+
+@pytest.mark.parametrize(
+    ("reproduction", "draw"),
+    [
+        (Copying(longest=8, tested=(3, 8)), lambda task, n: task.strings(4_000, n, CHANCE)),
+        (PositionsLength(symbols=5, longest=8, tested=(3, 8)), lambda task, n: task.strings(4_000, n, CHANCE)),
+        (Induction(symbols=5, tested=(3, 8)), lambda task, n: task.repeated(4_000, n, CHANCE)),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+def test_accuracy_figures_draw_the_accuracy_of_the_symbols_without_their_order(reproduction, draw):
+    run = AccuracyByLength(LossCurve([1], [1.0], None), dict.fromkeys(reproduction.tested, 50.0))
+    (shown,) = reproduction.figures({Trial("transformer", "one", 1): run})
+    (line,) = [each for each in shown.series if each.reference]
+    assert line.x == [3.0, 8.0]
+    for length, share in zip(reproduction.tested, line.y, strict=True):
+        assert share == pytest.approx(100 * _most_frequent_left(draw(reproduction, length)[1]), abs=1.5)
+
+
+def test_agreement_figure_draws_the_number_of_the_verb_before():
+    (shown,) = Agreement(trained=(0, 4), longer=(8,)).figures({})
+    (line,) = shown.series
+    # up to one clause, the verb before has the number of the subject
+    assert line.y[:2] == [100.0, 100.0]
+    assert 50 <= line.y[2] < 60
+
+
+def test_mqar_figure_draws_the_accuracy_of_the_most_frequent_value():
+    task = Mqar(pairs=4, keys=6, values=3, rows=4_000)
+    _, targets = task.draw(CHANCE)
+    values = targets[:, task.pairs :]
+    right = (values == values.mode(dim=1, keepdim=True).values).float().mean()
+    (shown,) = task.figures({})
+    (line,) = [each for each in shown.series if each.reference]
+    assert line.y[0] == pytest.approx(100 * float(right), abs=1.5)
 
 
 def test_positions_length_targets_are_the_string_after_the_separator():

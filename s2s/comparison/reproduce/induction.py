@@ -1,5 +1,6 @@
 """Induction: copying from a repeated random sequence needs two layers of attention (Olsson et al. 2022)."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,8 @@ from s2s.comparison.reproduce.training import (
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Trial
-from s2s.data.synthetic_tasks import FIRST, NO_LABEL
+from s2s.data.exercises import Cheat
+from s2s.data.synthetic_tasks import FIRST, NO_LABEL, Copying, most_frequent_share
 
 _BUDGET = Budget(updates=1_500, rate=0.004, every=50, warmup=50, decay=0.3)
 _OPTIONS = {"width": 64, "heads": 4, "feedforward": 1}
@@ -94,8 +96,10 @@ class Induction(Reproduction[AccuracyByLength]):
         }
 
     def figures(self, measured: Mapping[Trial, AccuracyByLength]) -> list[Figure]:
-        return [
-            accuracy_figure(
-                "Accuracy of repeated tokens by length", measured, 100 / self.symbols, "number of repeated tokens"
-            )
-        ]
+        title = "Accuracy of repeated tokens by length"
+        shortcut = Cheat(Copying.shortcut, self._shortcut_accuracy)
+        return [accuracy_figure(title, measured, shortcut, "number of repeated tokens")]
+
+    def _shortcut_accuracy(self, length: int) -> float:
+        """Return the accuracy of the most frequent token of the first half that was not yet repeated."""
+        return statistics.mean(most_frequent_share(left, self.symbols) for left in range(1, length))

@@ -22,7 +22,7 @@ from s2s.comparison.reproduce.training import (
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Trial
-from s2s.data.synthetic_tasks import NO_LABEL
+from s2s.data.synthetic_tasks import NO_LABEL, AssociativeRecall, most_frequent_share
 
 _BUDGET = Budget(updates=2_000, rate=0.002, every=100)
 _TESTED = 256
@@ -117,7 +117,8 @@ class Mqar(Reproduction[Recalled]):
             own = sorted((m.width, m.right) for trial, m in measured.items() if trial.model == kind)
             shown.append(series(kind, kind, [float(width) for width, _ in own], [right for _, right in own]))
         widths = [float(width) for _, width in self.candidates]
-        chance = [100 / self.values] * 2
-        shown.append(series("chance", "", [min(widths), max(widths)], chance, reference=True))
+        shortcut = [100 * most_frequent_share(self.pairs, self.values)] * 2
+        shown.append(series("shortcut baseline", "", [min(widths), max(widths)], shortcut, reference=True))
         axes = (axis("width", log=True), axis("accuracy", "%"))
-        return [figure("recall", f"Recall of {self.pairs} pairs by width", axes, shown)]
+        note = f"The shortcut baseline {AssociativeRecall.shortcut}."
+        return [figure("recall", f"Recall of {self.pairs} pairs by width", axes, shown, note)]

@@ -14,6 +14,7 @@ from torch.nn import functional
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Trial
+from s2s.data.exercises import Cheat
 from s2s.data.synthetic_tasks import NO_LABEL, SyntheticTask
 from s2s.errors import UserError
 from s2s.evaluation.inference import mean
@@ -239,8 +240,17 @@ def heldout_generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(10**6 + seed)
 
 
-def accuracy_figure(title: str, measured: Mapping[Trial, AccuracyByLength], chance: float, x: str = "length") -> Figure:
-    """Draw the accuracy of each model and part by length, mean over seeds, with the chance level (in percent)."""
+def accuracy_figure(
+    title: str, measured: Mapping[Trial, AccuracyByLength], shortcut: Cheat, x: str = "length"
+) -> Figure:
+    """Draw the accuracy of each model and part by length, mean over seeds, with a shortcut baseline.
+
+    Args:
+        title: Title of the figure.
+        measured: Accuracies by trial.
+        shortcut: The shortcut baseline, by length.
+        x: Name of the length.
+    """
     runs: dict[str, list[dict[int, float]]] = {}
     for trial, run in measured.items():
         runs.setdefault(_label(trial), []).append(run.right)
@@ -253,9 +263,11 @@ def accuracy_figure(title: str, measured: Mapping[Trial, AccuracyByLength], chan
         )
         for label, own in runs.items()
     ]
-    lengths = sorted({float(length) for own in runs.values() for right in own for length in right})
-    shown.append(series("chance", "", lengths, [chance] * len(lengths), reference=True))
-    return figure("accuracy", title, (axis(x, log=True), axis("accuracy", "%")), shown)
+    lengths = sorted({length for own in runs.values() for right in own for length in right})
+    shortcuts = [100 * shortcut.accuracy(length) for length in lengths]
+    shown.append(series("shortcut baseline", "", [float(length) for length in lengths], shortcuts, reference=True))
+    axes = (axis(x, log=True), axis("accuracy", "%"))
+    return figure("accuracy", title, axes, shown, f"The shortcut baseline {shortcut.how}.")
 
 
 def curves_figure(
