@@ -319,9 +319,11 @@ def claim_numbers(
     closed = {model: failed(own) for model, own in (gates or {}).items()}
     known = [value for model, value in plain.items() if value is not None and not closed.get(model)]
     top = (max(known) if best == "high" else min(known)) if best and known else None
-    first = [model for model, value in plain.items() if value == top and not closed.get(model)]
+    first, bounds = [model for model, value in plain.items() if value == top and not closed.get(model)], set(at_least)
+    if best == "high" and bounds & {*first}:
+        # any other lower bound may be as high
+        first += [model for model in plain if model in bounds - {*first} and not closed.get(model)]
     tied = {m for m in plain for n in first if pairs and not closed.get(m) and (pairs.compare(m, n)[1] or 0.0) >= LEVEL}
-    bounds = set(at_least)
     words = {model: [_closed_in_words(closed.get(model, ())), (notes or {}).get(model, "")] for model in plain}
     return [
         ClaimNumber(

@@ -142,24 +142,18 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class Score:
-    """Score of a training. The score is at least `largest` for a training that masters the largest size.
+    """Score of a training; a lower bound if the training masters the largest size.
 
     Attributes:
-        of: Score of a training that does not master the largest size.
-        largest: Largest score that was tested.
+        of: Score.
         title: Name in titles of figures.
     """
 
     of: Callable[[TaskResult], float]
-    largest: Callable[[TaskResult], float]
     title: str
 
 
-MASTERED_SIZE = Score(
-    of=lambda run: run.mastered,
-    largest=lambda run: run.sizes[-1],
-    title=f"largest size with {100 * MASTERED:.0f} % accuracy",
-)
+MASTERED_SIZE = Score(of=lambda run: run.mastered, title=f"largest size with {100 * MASTERED:.0f} % accuracy")
 
 
 Plans = Mapping[Scale, Sequence[TaskPlan]]
@@ -281,7 +275,7 @@ class Mastery:
         runs = self.runs.values()
         return Times(
             [self.score.of(run) for run in runs if not run.is_bound],
-            [self.score.largest(run) for run in runs if run.is_bound],
+            [self.score.of(run) for run in runs if run.is_bound],
         )
 
     @property
@@ -291,8 +285,12 @@ class Mastery:
 
     @property
     def median(self) -> Estimate:
-        """Median over seeds (Kaplan & Meier 1958), at most the largest score; the lower one of an even number."""
-        return median_within(self.times, float(self.score.largest(self.first)))
+        """Median over seeds (Kaplan & Meier 1958), the lower one of an even number.
+
+        If more than half of the scores are lower bounds, so is their median.
+        """
+        scores = [float(self.score.of(run)) for run in self.runs.values()]
+        return median_within(self.times, statistics.median_low(scores) if self.is_bound else max(scores))
 
     @property
     def order(self) -> tuple[float, float]:
@@ -435,7 +433,8 @@ class TaskClaim:
         within = f"Within {max(own.first.budget for own in of_all.values()):,} updates, by medians over seeds"
         if found.verdict == "yes" and len(ahead) + len(behind) > 2:
             first, second = self.groups
-            fewest = "" if of_all[worst].is_bound else f" ({worst} the fewest)"
+            equal = len({of_all[model].median.value for model in ahead}) == 1
+            fewest = "" if equal else f" ({worst} the fewest)"
             top = [model for model in behind if of_all[model].median.value == of_all[best].median.value]
             each = f"each of {listed(ahead)}" if len(ahead) > 1 else ahead[0]
             sentence = (

@@ -47,9 +47,7 @@ def _mastered(run: dict) -> int:
 
 def _score(run: dict) -> float:
     """Score of a training: the size that it mastered, or the bits that it conveys if they were measured."""
-    if run["bits"] is None or _mastered(run) == run["sizes"][-1]:
-        return _mastered(run) * (1 if run["bits"] is None else 4)
-    return max(run["bits"])
+    return _mastered(run) if run["bits"] is None else max(run["bits"])
 
 
 def _exact_p(one: list[dict], other: list[dict]) -> float:

@@ -79,12 +79,29 @@ def test_median_of_mastered_sizes_censors_the_largest() -> None:
     assert Mastery({1: _result(2), 2: _result(4), 3: _result(4)}).median.value == 4
 
 
-def test_bits_are_the_largest_bound_unless_the_largest_size_is_mastered() -> None:
-    runs = [_result(2, bits=[1.5, 3.0, 2.5, 0.0]), _result(8, bits=[2.0, 4.0, 8.0, 15.9]), _result(8, bits=[0.0] * 4)]
+def test_bits_are_the_largest_bound_and_censored_if_the_largest_size_is_mastered() -> None:
+    runs = [_result(2, bits=[1.5, 3.0, 2.5, 0.0]), _result(8, bits=[2.0, 4.0, 8.0, 15.9]), _result(8, bits=[8.0] * 4)]
     own = Mastery(dict(enumerate(runs)), capacity.CONVEYED)
-    assert (list(own.times.ended), list(own.times.waited)) == ([3.0], [32, 32])
-    assert (own.median.value, own.is_bound) == (32, True)
-    assert own.order == (32, pytest.approx(67 / 3))
+    assert (list(own.times.ended), list(own.times.waited)) == ([3.0], [15.9, 8.0])
+    assert (own.median.value, own.is_bound) == (8, True)
+    assert own.order == (8, pytest.approx(26.9 / 3))
+
+
+def test_claim_says_no_more_bits_than_were_measured(contest, monkeypatch) -> None:
+    monkeypatch.setitem(capacity.PLANS, "quick", TINY)
+    made = contest(["rnn", "gru-attention", "transformer"])
+    bits = {"rnn": 9.0, "gru-attention": 31.2, "transformer": 31.9}
+    measured = {
+        Trial(model, "copying-8", seed): asdict(_result(2 if model == "rnn" else 8, bits=[2.0, 4.0, 8.0, most]))
+        for model, most in bits.items()
+        for seed in range(1, 6)
+    }
+    (claim,) = capacity.EXPERIMENT.result(made, measured).claims
+    assert (claim.name, claim.verdict) == ("bits", "yes")
+    assert [each.value for each in claim.numbers] == [9.0, 31.2, 31.9]
+    # neither of two lower bounds is known to be the higher number
+    assert [each.best for each in claim.numbers] == [False, True, True]
+    assert "conveys 31.2 bits or more (gru-attention the fewest)" in claim.sentence
 
 
 def test_bits_are_measured_where_the_plan_has_an_entropy(contest, monkeypatch) -> None:

@@ -6,7 +6,7 @@ from s2s.data.synthetic_tasks import Copying
 
 BITS = 4
 """Bits of a symbol."""
-CONVEYED = Score(of=lambda run: max(run.bits or [0.0]), largest=lambda run: BITS * run.sizes[-1], title="bits conveyed")
+CONVEYED = Score(of=lambda run: max(run.bits or [0.0]), title="bits conveyed")
 _LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16)
 _TASK = Copying(2**BITS, trained=_LENGTHS, tested=_LENGTHS)
 PLANS: dict[Scale, list[TaskPlan]] = {
