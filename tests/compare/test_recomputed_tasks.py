@@ -128,6 +128,10 @@ def test_page_tells_the_bits_of_all_seeds():
             bits = [round(max(run["bits"])) for run in runs[model, f"copying-{numbers}"]]
             ends = dict.fromkeys([f"{min(bits)}", f"{max(bits)}"])
             assert cell.strip() == " to ".join(ends), model
+    with_attention = [
+        max(run["bits"]) for (model, _), own in runs.items() if model in QUESTIONS["capacity"][2] for run in own
+    ]
+    assert f"{min(with_attention):.0f} to {max(with_attention):.0f} of the 64 bits tested arrive" in page
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -210,6 +214,9 @@ def test_page_has_the_numbers_of_the_trainings():
     recall = {m: own for (m, part), own in _trainings("associative-recall").items() if part == "recall-64"}
     solved = [run["solved"] for m in ("lstm-attention", "conv", "transformer") for run in recall[m]]
     assert f"all 64 pairs after {min(solved)} to {max(solved)} updates" in page
+    narrow = {m: own for (m, part), own in _trainings("associative-recall").items() if part == "recall-32"}
+    solved = [run["solved"] for m in ("lstm-attention", "conv", "transformer") for run in narrow[m]]
+    assert f"at width 32 after {min(solved)} to {max(solved)};" in page
     guessed = [round(100 * run["right"][1]) for m in ("rnn", "lstm", "mingru") for run in recall[m]]
     assert f"({min(guessed)} to {max(guessed)} % with two pairs)" in page
 
@@ -256,4 +263,6 @@ def test_length_generalization_follows_from_the_trainings():
     others = [copied[kind][late] for kind in ("sinusoidal", "learned", "relative", "none")]
     assert f"{min(others):.0f} to {max(others):.0f} % do not stop in time" in told
     added = [row[2] for row in endings["rows"] if row[0] == "adding two numbers"]
-    assert f"({min(added):.0f} to {max(added):.0f} % at the trained length)" in told
+    (budget,) = {run["budget"] for (_, part), own in runs.items() if part.startswith("addition") for run in own}
+    text = f"within {budget:,} updates with any kind ({min(added):.0f} to {max(added):.0f} % at the trained length)"
+    assert text in told
