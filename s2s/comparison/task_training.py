@@ -328,7 +328,7 @@ class TaskRun(Run):
     """A training on a synthetic task with a new batch in each update.
 
     The optimizer is Adam. After warm-up the learning rate is constant. It decays linearly to zero in the last 30 % of
-    the updates, or in the updates of `settle`.
+    the updates, or in the updates of `settle`, from what it was when the task was solved.
 
     Args:
         model: The model to train.
@@ -358,7 +358,7 @@ class TaskRun(Run):
         asked = torch.Generator().manual_seed(derive_seed(seed, 2) % 2**63)
         sizes = [size for size in task.tested if size <= max(task.trained)]
         self._held_out = [task.draw(size, held_out, asked).to(self.device) for size in sizes]
-        self._update, self._end, self._decay = 0, budget.updates, _DECAY * budget.updates
+        self._update, self._end, self._decay, self._top = 0, budget.updates, _DECAY * budget.updates, 1.0
         super().__init__(rate, budget, held_out * len(sizes))
 
     @property
@@ -386,12 +386,17 @@ class TaskRun(Run):
             raise UserError(f"the loss is not finite after {self._update} updates")
 
     def settle(self, updates: int) -> None:
-        if self.solved is not None:
+        if self.solved is not None and updates:
+            # a task may be solved while the rate decays, and a higher rate could lose the solution
+            self._top = self._decayed(self.solved)
             self._end, self._decay = self.solved + updates, updates
         super().settle(updates)
 
     def _factor(self, update: int) -> float:
-        return max(0.0, min(1.0, update / self.budget.warmup, (self._end + 1 - update) / self._decay))
+        return max(0.0, min(update / self.budget.warmup, self._decayed(update)))
+
+    def _decayed(self, update: int) -> float:
+        return self._top * min(1.0, (self._end + 1 - update) / self._decay)
 
     @torch.inference_mode()
     def validate(self) -> tuple[float, float]:

@@ -115,6 +115,17 @@ def test_rate_warms_up_and_falls_to_zero() -> None:
     assert factors[-1] == pytest.approx(1 / 30)
 
 
+def test_rate_does_not_rise_when_a_task_is_solved_late() -> None:
+    run = _run(budget=Budget(100, every=5, trial=1, warmup=10), rate=1e-3)
+    run.train_until(90)
+    run.solved, before = run.update, run._factor(90)
+    assert before == pytest.approx(11 / 30)
+    run.settle(20)
+    factors = [run._factor(update) for update in range(91, 111)]
+    assert factors[0] == pytest.approx(before)
+    assert np.diff(factors) == pytest.approx(-before / 20)
+
+
 def test_search_without_shortcut_ranks_rates_by_loss() -> None:
     found = search(lambda rate: _run(rate=rate), None)
     assert found.best == min(found.tried, key=lambda rate: found.tried[rate].loss or 0.0)
