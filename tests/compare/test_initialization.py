@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 
 from s2s.comparison.questions.gradients.sweep import sweep_parameter_of
@@ -32,6 +33,26 @@ def test_correlation_counts_pairs_in_the_same_order() -> None:
     signs = [np.sign(away[j] - away[i]) * np.sign(waits[j] - waits[i]) for i, j in itertools.combinations(range(4), 2)]
     assert correlation(own)[0] == pytest.approx(sum(signs) / len(signs))
     assert correlation(_starts((-0.1, 20), (-0.2, 20))) == (0.0, 1.0)
+
+
+def test_correlation_permutes_initializations() -> None:
+    chance = np.random.default_rng(0)
+    waits = chance.integers(10, 20, size=(5, 3)) + 2 * np.arange(5)[:, None]
+    slopes = [-0.1, -0.3, -0.2, -0.5, -0.4]
+    own = {
+        float(i): Starts([_start(slope, int(wait), float(i)) for wait in row])
+        for i, (slope, row) in enumerate(zip(slopes, waits, strict=True))
+    }
+    taus = [
+        scipy.stats.kendalltau(np.repeat(order, 3), waits.ravel()).statistic
+        for order in itertools.permutations(np.abs(slopes))
+    ]
+    tau, p = correlation(own)
+    assert tau == pytest.approx(taus[0])
+    assert p == np.mean(np.abs(taus) >= abs(tau) - 1e-12)
+    # more seeds do not make up for few initializations: no p-value is below 2 of 24 orders
+    same = {float(i): Starts([_start(-0.1 * i, 10 * i, float(i))] * 50) for i in range(1, 5)}
+    assert correlation(same) == pytest.approx((1.0, 2 / 24))
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
@@ -70,7 +91,7 @@ def test_measurement_turns_the_initialization_and_trains(contest, monkeypatch, t
     monkeypatch.setitem(initialization.SEEDS, "quick", 1)
     made = contest(["lstm"])
     trials = EXPERIMENT.trials(made)
-    parts = [f"bias-{value}" for value in (0, 100, 200, 400)]
+    parts = [f"bias-{value}" for value in (-200, -100, 0, 100, 200, 400, 600, 800)]
     assert [trial.part for trial in trials] == [name for part in parts for name in (f"{part}-rates", part)]
     searched = []
 
@@ -82,18 +103,18 @@ def test_measurement_turns_the_initialization_and_trains(contest, monkeypatch, t
         return Rates(0.004 if len(searched) == 1 else 0.002, None, True, {})
 
     monkeypatch.setattr(initialization, "search", search)
-    low, high = (EXPERIMENT.measure(made, trials[i]) for i in (1, 7))
-    assert searched == [0.0, 4.0]
+    low, high = (EXPERIMENT.measure(made, trials[i]) for i in (1, 11))
+    assert searched == [-2.0, 4.0]
     assert (low.rate, high.rate) == (0.004, 0.002)
     assert isinstance(low, Start)
     assert isinstance(high, Start)
-    assert (low.value, high.value, low.own) == (0.0, 4.0, high.own)
+    assert (low.value, high.value, low.own) == (-2.0, 4.0, high.own)
     # an open gate neither shrinks nor multiplies the gradient
     assert abs(high.slope) < abs(low.slope)
     assert low.updates == 40
     again = EXPERIMENT.measure(made, trials[1])
     assert replace(again, seconds=low.seconds) == low
-    stored = {trials[i]: json.loads(json.dumps(asdict(each))) for i, each in ((1, low), (7, high))}
+    stored = {trials[i]: json.loads(json.dumps(asdict(each))) for i, each in ((1, low), (11, high))}
     result = EXPERIMENT.result(made, stored)
     assert [claim.name for claim in result.claims] == ["late-by-gradients"]
     assert [figure.name for figure in result.figures] == ["initialization"]
@@ -106,13 +127,13 @@ def test_claim_holds_if_every_model_learns_later_with_vanishing_gradients(contes
         measured = {
             Trial(model, f"radius-{i}", seed): asdict(_start(-0.1 * i, own[i - 1] + seed, float(i)))
             for model, own in solved.items()
-            for i in range(1, 5)
+            for i in range(1, 7)
             for seed in range(1, 5)
         }
         (claim,) = EXPERIMENT.result(made, measured).claims
         return claim.verdict
 
-    late, early, flat = (10, 20, 30, 40), (40, 30, 20, 10), (20, 21, 20, 21)
+    late, early, flat = (10, 20, 30, 40, 50, 60), (60, 50, 40, 30, 20, 10), (20, 21, 20, 21, 20, 21)
     assert verdict({"rnn": late, "lstm": late}) == "yes"
     assert verdict({"rnn": late, "lstm": early}) == "no"
     assert verdict({"rnn": late, "lstm": flat}) == "undecided"
@@ -122,7 +143,7 @@ def test_claim_needs_rates_inside_their_grids(contest) -> None:
     made = contest(["rnn"])
 
     def claim(**changes):
-        runs = {i: replace(_start(-0.1 * i, 10 * i, float(i)), **(changes if i == 4 else {})) for i in range(1, 5)}
+        runs = {i: replace(_start(-0.1 * i, 10 * i, float(i)), **(changes if i == 6 else {})) for i in range(1, 7)}
         measured = {Trial("rnn", f"radius-{i}", seed): asdict(run) for i, run in runs.items() for seed in range(1, 5)}
         return EXPERIMENT.result(made, measured).claims[0]
 

@@ -1,10 +1,12 @@
 """Analyse the updates that recurrent models need, by the factor per step of their untrained gradients."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import scipy
 
 from s2s.comparison.claims import Pair, claim_numbers, decide, traits_of
@@ -105,18 +107,23 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, Start | Rates]) -> 
 
 
 def correlation(own: Candidate) -> tuple[float, float]:
-    """Return Kendall's τ (1938) between |log factor| and updates over all runs, and its two-sided p-value.
+    """Return Kendall's τ (1938) between the mean |log factor| of an initialization and updates, and its p-value.
 
-    A run without a factor has a gradient that vanished before the third step.
+    Trainings from one initialization are not independent, because they share its learning rate. The two-sided test
+    therefore permutes initializations, in all orders. A run without a factor has a gradient that vanished before the
+    third step.
     """
-    runs = [run for starts in own.values() for run in starts.runs]
-    away = [math.inf if run.slope is None else abs(run.slope) for run in runs]
-    waits = [run.waited for run in runs]
-    if len(set(waits)) < 2 or len(set(away)) < 2:
+    # ranks, because differences of infinite values are not defined
+    away = scipy.stats.rankdata([starts.away for starts in own.values()])
+    waits = [[run.waited for run in starts.runs] for starts in own.values()]
+    if len({wait for runs in waits for wait in runs}) < 2 or len(set(away)) < 2:
         return 0.0, 1.0
-    # ranks, because scipy rejects infinite values
-    found = scipy.stats.kendalltau(scipy.stats.rankdata(away), waits)
-    return float(found.statistic), float(found.pvalue)
+    tau = scipy.stats.kendalltau(np.repeat(away, [len(runs) for runs in waits]), np.concatenate(waits)).statistic
+    # pairs of trainings from two initializations in which the second took longer, less those in which the first did
+    longer = np.array([[np.sign(np.subtract.outer(second, first)).sum() for second in waits] for first in waits])
+    orders = away[np.array(list(itertools.permutations(range(len(away)))))]
+    agreements = (np.sign(orders[:, None, :] - orders[:, :, None]) * longer).sum(axis=(1, 2))
+    return float(tau), float((np.abs(agreements) >= abs(agreements[0])).mean())
 
 
 def nearest(own: Candidate) -> float:
@@ -152,7 +159,7 @@ def _claim(found: Mapping[str, Candidate]) -> Claim | None:
             {name: ", ".join(_extremes(own)) for name, own in found.items()},
         ),
         p=decision.p,
-        test="Kendall's τ",
+        test="Kendall's τ, initialisations permuted",
         figure="initialization",
     )
 

@@ -21,7 +21,10 @@ from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.training.device import derive_seed
 
-VALUES: dict[str, tuple[float, ...]] = {"radius": (0.7, 1.0, 1.3, 1.7, 2.0, 3.0, 6.0), "bias": (0.0, 1.0, 2.0, 4.0)}
+VALUES: dict[str, tuple[float, ...]] = {
+    "radius": (0.7, 1.0, 1.3, 1.7, 2.0, 3.0, 6.0),
+    "bias": (-2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 6.0, 8.0),
+}
 """Spectral radii and biases of the gate that keeps the state."""
 WIDTH, SPAN = 64, 64
 """Width of the encoders, and number of symbols over which gradients are measured."""
