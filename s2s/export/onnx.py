@@ -54,14 +54,14 @@ def save(model: nn.Module, sizes: tuple[int, int], folder: Path) -> None:
     check_installed("onnx", "onnxruntime", "onnxscript")
     extend_positions(model, POSITIONS)
     make = _Examples(model, sizes)
-    two, others = [make(*shape) for shape in _EXAMPLES], [make(*shape) for shape in _OTHERS]
+    examples = make.all()
     described: dict[str, Any] = {"graphs": {}}
     with torch.no_grad():
         if isinstance(model, Classifier | MaskedLM):
-            inputs = [[example.source, example.valid] for example in (*two, *others)]
+            inputs = [[example.source, example.valid] for example in examples]
             described["graphs"]["model"] = _write(folder / "model.onnx", Answer(model), ["source", "valid"], inputs)
         elif isinstance(model, Writer):
-            _save_writer(model, [*two, *others], folder, described)
+            _save_writer(model, examples, folder, described)
     (folder / DESCRIBED).write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
 
 
@@ -109,8 +109,17 @@ def _empty(shapes: Sequence[torch.Size], rows: list[int]) -> list[int]:
     return [-1 if list(each) == rows else 0 if len(set(each)) > 1 else each[0] for each in sizes]
 
 
+def _within(sizes: Sequence[int], limit: int | None) -> list[int]:
+    """Return the sizes, at most `limit`.
+
+    The first two still differ: an axis of equal size in both examples would become a constant of the graph.
+    """
+    first, second, *others = (min(size, limit or size) for size in sizes)
+    return [first, second if second != first else max(1, first - 1), *others]
+
+
 class _Examples:
-    """Creates inputs of given sizes for a model; later rows are shorter."""
+    """Creates the example inputs of a model; later rows are shorter."""
 
     def __init__(self, model: nn.Module, sizes: tuple[int, int]) -> None:
         self.sizes = sizes
@@ -122,8 +131,13 @@ class _Examples:
         self.most_read = getattr(encoder, "max_positions", None)
         self.most_written = getattr(getattr(model, "decoder", None), "max_positions", None)
 
-    def __call__(self, rows: int, read: int, written: int) -> Example:
-        read, written = min(read, self.most_read or read), min(written, self.most_written or written)
+    def all(self) -> list[Example]:
+        """Create the two examples for the export, and those for the check."""
+        rows, read, written = zip(*_EXAMPLES, *_OTHERS, strict=True)
+        shapes = zip(rows, _within(read, self.most_read), _within(written, self.most_written), strict=True)
+        return [self._example(*shape) for shape in shapes]
+
+    def _example(self, rows: int, read: int, written: int) -> Example:
         generator = torch.Generator().manual_seed(rows)
         target = torch.randint(4, self.sizes[1] or 5, (rows, written), generator=generator)
         if not self.reads:

@@ -72,7 +72,7 @@ def test_onnx_all_models_and_tasks_pass_where_no_shapes_are_checked():
         text=True,
     )
     assert done.returncode == 0, done.stdout[-3000:]
-    assert f"{len(CASES) + len(OF_TASKS) - 1} passed" in done.stdout
+    assert f"{len(CASES) + len(OF_TASKS) + 1} passed" in done.stdout
 
 
 def _log_probabilities(folder: Path, source: torch.Tensor, valid: torch.Tensor, fed: torch.Tensor) -> np.ndarray:
@@ -107,6 +107,31 @@ def test_onnx_exported_graphs_give_the_log_probabilities_of_the_model(kind, opti
     with torch.no_grad():
         wanted = model.logits(source * valid, valid, fed).log_softmax(-1).numpy()
     np.testing.assert_allclose(_log_probabilities(tmp_path, source * valid, valid, fed), wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("limit", [3, 6, 7, 10, 11])
+def test_onnx_examples_of_a_model_with_few_positions_differ_in_every_length(limit):
+    positions = {"encoder_positions": "learned", "decoder_positions": "learned", "max_positions": limit}
+    model = module_of("transformer").build(_settings("transformer", positions), SIZE, SIZE)
+    examples = onnx._Examples(model, (SIZE, SIZE)).all()
+    for length in ([e.source.shape[1] for e in examples], [e.written.shape[1] for e in examples]):
+        assert max(length) <= limit
+        assert 1 < length[0] != length[1]
+
+
+@pytest.mark.slow
+@CHECKED
+@pytest.mark.parametrize("limit", [3, 6])
+def test_onnx_graphs_of_a_model_with_few_positions_take_every_length(limit, tmp_path):
+    positions = {"encoder_positions": "learned", "decoder_positions": "learned", "max_positions": limit}
+    model = module_of("transformer").build(_settings("transformer", positions), SIZE, SIZE).eval()
+    save(model, (SIZE, SIZE), tmp_path)
+    for read, length in ((1, 1), (limit, 2), (2, limit)):
+        source, fed = torch.randint(4, SIZE, (2, read)), torch.randint(4, SIZE, (2, length))
+        valid = torch.ones_like(source, dtype=torch.bool)
+        with torch.no_grad():
+            wanted = model.logits(source, valid, fed).log_softmax(-1).numpy()
+        np.testing.assert_allclose(_log_probabilities(tmp_path, source, valid, fed), wanted, atol=1e-4)
 
 
 @pytest.mark.slow
