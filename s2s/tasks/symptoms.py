@@ -25,6 +25,7 @@ from s2s.evaluation.metrics import metrics, score
 from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, plain_sign, share_sign
 from s2s.evaluation.tokenization import choose_tokenization
 from s2s.inspection.seq2seq import Pair, source_of
+from s2s.inspection.words import words_of
 from s2s.models.base import Seq2Seq
 from s2s.recipe.pairs import PairRecipe
 from s2s.recipe.schema import BleuTokenizer, SearchRecipe
@@ -216,7 +217,10 @@ def pair_of(
     written = translate_texts(build_translator(run), [prefix + text])[0] if output is None else into.encode(output)
     check_fits(run.model, read, written)
     batch = collate([read], [written], [0]).to(run.device_context.device)
-    source = replace(source_of(one, read, batch.source, batch.source_valid), prefix_words=len(prefix.split()))
+    source = source_of(one, read, batch.source, batch.source_valid)
+    # The last word of a prefix without a space at its end is one with the first word of the text.
+    prefix_words = len(source.words) - len(words_of(one, [*one.encode(text), EOS]))
+    source = replace(source, prefix_words=max(0, prefix_words))
     return Pair(source, written, (prefix + text, into.decode(written)), into.tokens([*written, EOS]), remark=remark)
 
 

@@ -312,6 +312,23 @@ def test_inspect_text_to_text_uses_the_named_task(world):
         commands.main(["inspect", str(world / "runs/t"), "--task", "good"], standalone_mode=False)
 
 
+@pytest.mark.parametrize("prefix", ["interlingually to German: ", "interlingually to:"])
+def test_inspect_of_a_translation_chooses_no_word_of_the_prefix(world, prefix):
+    run = open_run(world / "runs/t", [f"data.prefix={json.dumps(prefix)}"])
+    texts = ("A dog runs.", "The dog sleeps.")
+    found = inspect_input(run, InspectionRequest(texts))
+    assert [example.source for example in found.examples] == [prefix + text for text in texts]
+    assert found.word.word == "dog"
+    (alone,) = inspect_input(run, InspectionRequest(("A fox",))).examples
+    assert alone.walk.word == ("fox" if prefix.endswith(" ") else "to:A")
+    # the only example of the corpus that is asked for has the prefix once
+    example = inspect_input(run, InspectionRequest()).examples[0]
+    assert example.source.count(prefix) == 1
+    assert example.walk.word not in prefix.split()
+    with pytest.raises(UserError, match="the sentence is empty"):
+        inspect_input(run, InspectionRequest((" ",)))
+
+
 def test_inspect_shows_attention_of_caption_pieces_to_patches(world, tmp_path):
     found = _found(world, "p")
     (example,) = found.examples

@@ -212,9 +212,10 @@ class TranslationTask(TextGeneration, Task[Recipe, PreparedTranslation, Seq2Seq]
         from s2s.inspection.seq2seq import inspection_of
         from s2s.tasks.symptoms import pair_of
 
+        prefix = run.recipe.data.prefix
         # An example of a split has the prefix.
-        texts = [run.recipe.data.prefix + text for text in focus.inputs] or [str(focus.example["source"][0])]
-        pairs = [pair_of(run, text, focus.output) for text in texts]
+        texts = focus.inputs or (str(focus.example["source"][0]).removeprefix(prefix),)
+        pairs = [pair_of(run, text, focus.output, prefix) for text in texts]
         return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, *inspection_of(run.model, pairs, focus))
 
 
