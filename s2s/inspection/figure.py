@@ -53,12 +53,13 @@ def inspection_picture(inspection: Inspection, focus: InspectionRequest) -> "Fig
 
 
 def _bands(example: InspectedExample, focus: InspectionRequest, whose: str) -> list[_Band]:
-    if example.image is not None:
-        return [_patches(example, focus, whose)]
     deepest = max((len(maps.weights) for maps in example.attention), default=0)
     layer = focus.chosen_layer(deepest) if deepest else 0
     # A part with fewer layers uses its last one.
-    bands = [_attention(maps, min(layer, len(maps.weights) - 1), whose) for maps in example.attention]
+    layers = [min(layer, len(maps.weights) - 1) for maps in example.attention]
+    if example.image is not None:
+        return [_patches(example, layers, whose)]
+    bands = [_attention(maps, layer, whose) for maps, layer in zip(example.attention, layers, strict=True)]
     if len(example.saliency[0].answers) > 1:
         title = "saliency of each word for each output token"
         band = _weights(example.saliency, title)
@@ -113,13 +114,16 @@ def _weights(methods: Sequence[Saliency], title: str) -> _Band:
     return _Band(width, 2.1 + 0.22 * len(answers), draw)
 
 
-def _patches(example: InspectedExample, focus: InspectionRequest, whose: str) -> _Band:
-    """Draw the image, each head's attention from the selected patch, and the saliency."""
+def _patches(example: InspectedExample, layers: Sequence[int], whose: str) -> _Band:
+    """Draw the image, each head's attention from the selected patch, and the saliency.
+
+    Args:
+        layers: Layer of each of the example's attention maps.
+    """
     across, image = example.patches, example.image
     maps: list[tuple[str, np.ndarray, bool]] = []
-    layer, place = -1, example.walk.place if example.walk else 0
-    for found in example.attention:
-        layer = focus.chosen_layer(len(found.weights))
+    place = example.walk.place if example.walk else 0
+    for found, layer in zip(example.attention, layers, strict=True):
         weights = found.weights[layer, :, :, -across * across :]
         if found.kind == "encoder":
             maps += [(f"layer {layer}, head {head}", row, False) for head, row in enumerate(weights[:, place])]

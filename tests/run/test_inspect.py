@@ -344,3 +344,13 @@ def test_inspect_shows_attention_of_caption_pieces_to_patches(world, tmp_path):
     assert again.walk.word == "1,2"
     np.testing.assert_allclose(again.attention[2].weights, example.attention[2].weights, atol=1e-6)
     inspection_picture(found, InspectionRequest()).draw_without_rendering()
+
+
+def test_inspect_draws_a_layer_that_only_the_encoder_of_images_has(world):
+    found = _found(world, "p")
+    encoder, *others = found.examples[0].attention
+    deeper = replace(encoder, weights=np.concatenate([np.zeros_like(encoder.weights), encoder.weights]))
+    example = replace(found.examples[0], attention=[deeper, *others])
+    figure = inspection_picture(replace(found, examples=[example]), InspectionRequest(layer=1))
+    titles = {axes.get_title() for axes in figure.subfigs[0].axes}
+    assert {"layer 1, head 0", *(f"for {piece}" for piece in others[-1].rows)} <= titles
