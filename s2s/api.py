@@ -16,7 +16,16 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from s2s.arguments import PYTHON_WORDS, check_path, check_references, check_texts, python_wording, reword_methods
+from s2s.arguments import (
+    PYTHON_WORDS,
+    check_integer,
+    check_path,
+    check_references,
+    check_text,
+    check_texts,
+    python_wording,
+    reword_methods,
+)
 from s2s.errors import UserError
 from s2s.recipe.reading import recipe_path
 from s2s.recipe.schema import BleuTokenizer, TrainRecipe
@@ -311,8 +320,14 @@ class Comparison:
         classes = path is not None and read_recipe(path).task == "classification"
         place = None if folder is None else check_path("folder", folder)
         task, recipe_of = (path, None) if classes else (None, path)
-        words = (*models, *_words(overrides))
-        asked = Order(words, profile, seeds, match, tuple(experiments), recipe_of, place, task)
+        words = (*check_texts(models, "models"), *_words(overrides))
+        if seeds is not None:
+            check_integer("seeds", seeds)
+        for name, value in (("profile", profile), ("match", match)):
+            if value is not None:
+                check_text(value, name)
+        names = tuple(check_texts(experiments, "experiments"))
+        asked = Order(words, profile, seeds, match, names, recipe_of, place, task)
         planned = order(asked)
         found = cls(planned.folder)
         found._planned = planned
@@ -450,5 +465,8 @@ def _words(overrides: Overrides | None) -> tuple[str, ...]:
         item = getattr(value, "item", None)
         return item() if callable(item) else str(value)
 
+    if overrides is not None and not isinstance(overrides, Mapping):
+        what = f"{overrides!r:.60} is no dictionary"
+        raise UserError(what, where="overrides", remedy="give values by key, as in {'decoding.beam': 5}")
     # ASCII, for YAML folds some line ends of Unicode.
     return tuple(f"{key}={json.dumps(value, default=_plain)}" for key, value in (overrides or {}).items())

@@ -32,6 +32,7 @@ _SAME = (
     "recipe",
     "seeds",
     "task",
+    "translation",
     "word",
     "words",
 )
@@ -46,6 +47,7 @@ PYTHON_WORDS = {f"--{name}": name for name in _SAME} | {
     "--resume": "resume=True",
     "--source FILE": "sources",
     "--tokenize": "tokenizer",
+    "INPUT": "texts",
 }
 """Arguments of the Python API, by the words for them in messages of the command line."""
 
@@ -91,6 +93,18 @@ def check_texts(lines: Iterable[str], name: str) -> list[str]:
             raise UserError(f"{line!r:.60} is not a text", where=f"{name}[{place}]", remedy=_GIVE_TEXTS)
         check_utf8(line, f"{name}[{place}]", "correct it")
     return lines
+
+
+def check_text(text: object, name: str) -> str:
+    """Return a text; refuse values of other types.
+
+    Args:
+        text: Value of the argument.
+        name: Name of the argument, for messages.
+    """
+    if not isinstance(text, str):
+        raise UserError(f"{text!r:.60} is not a text", where=name, remedy="give one text, such as 'A dog.'")
+    return check_utf8(text, name, "correct it")
 
 
 def check_references(references: Iterable[str | Iterable[str]], name: str = "references") -> list[list[str]]:
@@ -148,6 +162,20 @@ def check_path(name: str, value: object) -> Path:
     if not isinstance(value, str | Path):
         raise UserError(f"{value!r:.60} is no path", where=name, remedy="give a str or a pathlib.Path")
     return Path(value)
+
+
+def check_paths(paths: object, name: str) -> list[Path]:
+    """Return paths as a list; refuse a single path and values of other types.
+
+    Args:
+        paths: Value of the argument.
+        name: Name of the argument, for messages.
+    """
+    if isinstance(paths, str | Path):
+        raise UserError("is one path, but a list of paths is expected", where=name, remedy="put it into a list: [path]")
+    if not isinstance(paths, Iterable):
+        raise UserError(f"{paths!r:.60} is no list of paths", where=name, remedy="give a list of str or pathlib.Path")
+    return [check_path(f"{name}[{place}]", path) for place, path in enumerate(paths)]
 
 
 @contextmanager

@@ -87,19 +87,17 @@ def inspect(
     if align:
         _align(run, source, reference, output, layer, checkpoint)
         return
-    _check(output, inputs, translation, row)
+    _check(output, inputs, row)
     from s2s.run.folder import open_run
 
     model = open_run(run)
-    if translation is not None and model.recipe.task != "translation":
-        raise UserError(f"a run of task {model.recipe.task} has no translations", "--translation", "leave it out")
-    if task is not None and model.recipe.task != "text-to-text":
-        raise UserError(f"a run of task {model.recipe.task} has no other tasks", "--task", "leave it out")
-    from s2s.inspection.inspection import InspectionRequest
-    from s2s.run.inference import inspect_input
+    from s2s.inspection.inspection import InspectionRequest, check_request
 
     example = 0 if row is None else row - 1
     focus = InspectionRequest(inputs, None, example, translation, -1 if layer is None else layer, head, word, task=task)
+    check_request(focus, model.recipe.task)
+    from s2s.run.inference import inspect_input
+
     found = inspect_input(model, focus, checkpoint)
     if output is not None:
         if output.suffix == ".html":
@@ -143,15 +141,11 @@ def _align(
     write_all(align_lines(loaded, arriving, bad.refuse, targets, -1 if layer is None else layer), output, bad)
 
 
-def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None, row: int | None) -> None:
+def _check(output: Path | None, inputs: tuple[str, ...], row: int | None) -> None:
     known = (".html", *_PICTURES, ".json")
     if output is not None and output.suffix not in known:
         raise UserError(
             f"unknown file name extension {output.suffix!r}", where=f"--output {output}", remedy=", ".join(known)
         )
-    if len(inputs) > 2:
-        raise UserError(f"there are {len(inputs)} inputs", "INPUT", "give one or two, each in quotes")
-    if translation is not None and len(inputs) != 1:
-        raise UserError("needs exactly one INPUT", "--translation", "give one INPUT")
     if row is not None and inputs:
         raise UserError("selects a test example, but INPUT is given", f"--row {row}", "leave one of them out")

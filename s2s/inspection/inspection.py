@@ -200,6 +200,23 @@ class Inspection:
         return json.dumps(plain(self), ensure_ascii=False) + "\n"
 
 
+def check_request(request: InspectionRequest, task: str) -> None:
+    """Refuse more than two inputs, and options that would have no effect.
+
+    Args:
+        task: Task of the run.
+    """
+    count = len(request.inputs)
+    if count > 2:
+        raise UserError(f"there are {count} inputs", "INPUT", "give one or two, each in quotes")
+    if request.output is not None and count != 1:
+        raise UserError(f"needs one input, and there are {count}", "--translation", "give one, in quotes")
+    if request.output is not None and task != "translation":
+        raise UserError(f"a run of task {task} has no translations", "--translation", _WITHOUT)
+    if request.task is not None and task != "text-to-text":
+        raise UserError(f"a run of task {task} has no other tasks", "--task", _WITHOUT)
+
+
 def check_chosen(found: Inspection, focus: InspectionRequest) -> None:
     """Refuse a selected layer or head that the model does not have; an example with a walk was checked before."""
     for example in found.examples:

@@ -16,9 +16,10 @@ from s2s.arguments import (
     check_integer,
     check_number,
     check_path,
+    check_paths,
     check_references,
+    check_text,
     check_texts,
-    check_utf8,
     reword_methods,
 )
 from s2s.data.batches import collate_sources
@@ -30,7 +31,7 @@ from s2s.decoding.generate import MAX_SOURCE_LENGTH, Candidate
 from s2s.errors import UserError, counted, quote_path
 from s2s.evaluation.metrics import check_metrics
 from s2s.evaluation.tokenization import check_choice
-from s2s.inspection.inspection import AttentionMaps, InspectionRequest
+from s2s.inspection.inspection import AttentionMaps, InspectionRequest, check_request
 from s2s.inspection.page import InspectionPage
 from s2s.inspection.words import Link, check_length, links, words_of
 from s2s.models.base import Classifier, EncoderOutput, Seq2Seq
@@ -169,7 +170,7 @@ class Run:
         """
         self._only("split sentences", ("translation",))
         split = sentence_splitter(self.loaded.narrow(Recipe, Seq2Seq).recipe.data.source)
-        return [split(line) for line in lines]
+        return [split(line) for line in check_texts(lines, "lines")]
 
     def longer_than_training(self, lines: Sequence[str], task: str | None = None) -> list[bool]:
         """Check which lines have more tokens or more sentences than any training text.
@@ -249,7 +250,8 @@ class Run:
         prefix, answers = self._asked(task)
         filled = [prefix + line if line.strip() else "" for line in check_texts(lines, "lines")]
         if answers is not None:
-            check_chosen(answers, nbest, [] if beam is None else [f"beam {beam}"])
+            ignored = [f"beam {beam}"] if beam is not None else ["prefixes"] if prefixes is not None else []
+            check_chosen(answers, nbest, ignored)
             return self._chosen(filled, answers, nbest, before_step)
         run = self._writer
         if beam is not None:
@@ -272,8 +274,10 @@ class Run:
             The number of tokens of each line.
 
         Raises:
-            UserError: The task does not exist.
+            UserError: The run reads no text, or the task does not exist.
         """
+        if not self.loaded.tokenizers:
+            self._only("count tokens", (*WRITES, "classification"))
         prefix = self._asked(task)[0] if self.task in WRITES else ""
         filled = [prefix + line if line.strip() else "" for line in check_texts(lines, "lines")]
         return [len(tokens) for tokens in self.loaded.tokenizers[0].encode_batch(filled)]
@@ -291,6 +295,8 @@ class Run:
     def _asked(self, task: str | None) -> tuple[str, tuple[str, ...] | None]:
         """Return the prefix of each line, and the fixed answers (None: free text)."""
         self._only("translate", WRITES)
+        if task is not None:
+            check_text(task, "task")
         if isinstance(self.recipe, TextToTextRecipe):
             named = task_named(self.recipe, task)
             return named.prefix, named.answers
@@ -417,10 +423,14 @@ class Run:
         Raises:
             UserError: The model has no attention, or the line is empty or too long.
         """
+        line = self._text_or_image(line, "line")
         if self.task not in WRITES:
+            for name, value in (("target", target), ("task", task)):
+                if value is not None:
+                    raise UserError(f"does not apply to a run of task {self.task}", name, "leave it out")
             inspector = task_of(self.recipe)
             found = (
-                inspector.inspect(self.loaded, InspectionRequest((line,), output=target)).examples[0].attention
+                inspector.inspect(self.loaded, InspectionRequest((line,))).examples[0].attention
                 if isinstance(inspector, Inspectable)
                 else []
             )
@@ -431,7 +441,7 @@ class Run:
             (best, *_) = self.candidates([line], task=task)[0] or (None,)
             tokens = best.hypothesis.tokens if best else ()
         else:
-            tokens = self.loaded.tokenizers[-1].encode(target)
+            tokens = self.loaded.tokenizers[-1].encode(check_text(target, "target"))
         maps = self.looks(line, tokens, task)
         if not len(maps.weights):
             raise self._without_attention()
@@ -474,9 +484,20 @@ class Run:
             The inspection, which a notebook shows as a page.
 
         Raises:
-            UserError: The text does not fit the model, or the layer, head or word does not exist.
+            UserError: The text does not fit the model, the layer, head or word does not exist, an argument does not
+                apply to the run or the number of texts, or the run is an ensemble.
         """
-        request = InspectionRequest(texts, output=translation, layer=layer, head=head, word=word, task=task)
+        inputs = tuple(self._text_or_image(text, f"texts[{place}]") for place, text in enumerate(texts))
+        for name, text in (("translation", translation), ("word", word), ("task", task)):
+            if text is not None:
+                check_text(text, name)
+        for name, value, least in (("layer", layer, -1), ("head", head, 0)):
+            check_integer(name, value)
+            check_number(name, value, least, 1_000_000)
+        request = InspectionRequest(inputs, output=translation, layer=layer, head=head, word=word, task=task)
+        check_request(request, self.task)
+        if isinstance(self.loaded.model, Ensemble):
+            raise self._no_ensemble("vectors")
         return InspectionPage(inspect_loaded(self.loaded, self._opened, request))
 
     def alignment(
@@ -489,19 +510,28 @@ class Run:
             task: See `translate`.
 
         Returns:
-            The source words, the target words, and links between them as pairs of positions from 0. See `looks` for
-            errors.
+            The source words, the target words, and links between them as pairs of positions from 0.
+
+        Raises:
+            UserError: See `attention`.
         """
         read, (source, *_, into) = self._read(line, task), (*self.loaded.tokenizers, self.loaded.tokenizers[-1])
-        looked = self.looks(line, tokens, task).weights[-1].mean(axis=0)
+        maps = self.looks(line, tokens, task)
+        if not len(maps.weights):
+            raise self._without_attention()
+        looked = maps.weights[-1].mean(axis=0)
         words = after_prefix(source, words_of(source, read, True), line), words_of(into, list(tokens), True)
         return [word.text for word in words[0]], [word.text for word in words[1]], links(looked, *words)
 
     def _read(self, line: str, task: str | None) -> list[int]:
         prefix, _ = self._asked(task)
-        if not line.strip():
+        if not check_text(line, "line").strip():
             raise UserError("the line is empty", remedy="give a line with at least one word")
         return self.loaded.tokenizers[0].encode(prefix + line)
+
+    def _text_or_image(self, value: object, name: str) -> str:
+        """Return an input of the task: a text, or the path of an image."""
+        return str(check_path(name, value)) if self.task in ("images", "captioning") else check_text(value, name)
 
     def _without_attention(self) -> UserError:
         if isinstance(self.loaded.model, Ensemble):
@@ -599,8 +629,8 @@ class Run:
             """Raise the error."""
             raise error
 
-        run = self.loaded.narrow(CaptionRecipe, Seq2Seq)
-        found = caption_files(run, [check_path("images", image) for image in images], False, refuse)
+        paths, run = check_paths(images, "images"), self.loaded.narrow(CaptionRecipe, Seq2Seq)
+        found = caption_files(run, paths, False, refuse)
         if found.length_limited:
             warnings.warn(str(found.length_limited), stacklevel=_CALLER)
         return found.captions
@@ -640,9 +670,7 @@ class Run:
             >>> s2s.load("runs/language").generate("The dog", max_tokens=20)  # doctest: +SKIP
         """
         self._only("generate text from a prompt", ("language-model",))
-        if not isinstance(prompt, str):
-            raise UserError(f"{prompt!r:.60} is not a text", where="prompt", remedy="give one text, such as 'The dog'")
-        check_utf8(prompt, "prompt", "correct it")
+        check_text(prompt, "prompt")
         check_number("temperature", temperature, 0, 100)
         check_number("top_p", top_p, 0, 1, above=True)
         for name, value, least, most in (

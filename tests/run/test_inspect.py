@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from PIL import Image
 from rich.console import Console
 
+import s2s
 from s2s.cli.main import commands
 from s2s.data.tokenizers import BOS, train
 from s2s.errors import UserError
@@ -354,3 +355,23 @@ def test_inspect_draws_a_layer_that_only_the_encoder_of_images_has(world):
     figure = inspection_picture(replace(found, examples=[example]), InspectionRequest(layer=1))
     titles = {axes.get_title() for axes in figure.subfigs[0].axes}
     assert {"layer 1, head 0", *(f"for {piece}" for piece in others[-1].rows)} <= titles
+
+
+def test_api_of_other_runs_refuses_what_does_not_apply(world):
+    captions, images, mixture = (s2s.load(world / "runs" / name) for name in "pix")
+    picture = next((world / "i").rglob("*.png"))
+    with pytest.raises(UserError, match=r"^images: is one path(.|\n)*list"):
+        captions.caption(str(picture))
+    with pytest.raises(UserError, match=r"^images: 5 is no list of paths"):
+        captions.caption(5)
+    with pytest.raises(UserError, match=r"^images\[1\]: None is no path"):
+        captions.caption([picture, None])
+    with pytest.raises(UserError, match="a run of task images cannot count tokens"):
+        images.count_tokens(["a"])
+    with pytest.raises(UserError, match=r"^prefixes: has no effect on a task with given answers"):
+        mixture.candidates(["a"], task="good", prefixes=["accept"])
+    # a path is as good as its text
+    assert (
+        images.inspect(picture).inspection.examples[0].source
+        == images.inspect(str(picture)).inspection.examples[0].source
+    )
