@@ -142,6 +142,18 @@ def check_fits(model: Seq2Seq, source: Sequence[int], target: Sequence[int], mos
             raise UserError(what, remedy="shorten it")
 
 
+def fitting_pairs(model: Seq2Seq, data: TokenizedDataset) -> TokenizedDataset:
+    """Return the pairs that a model has positions for; references of a test set may be longer."""
+    fits = np.ones(len(data), dtype=bool)
+    for lengths, positions in (
+        (data.source_lengths, model.encoder.max_positions),
+        (data.target_lengths, model.decoder.max_positions),
+    ):
+        if positions is not None:
+            fits &= lengths <= positions
+    return data if fits.all() else TokenizedDataset.from_rows(*data.rows(np.flatnonzero(fits)))
+
+
 def check_prefixes(prefixes: Mapping[str, str], tokenizer: Tokenizer) -> None:
     """Refuse prefixes with unknown tokens, which the model cannot tell apart.
 

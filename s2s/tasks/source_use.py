@@ -21,6 +21,7 @@ from s2s.nn.layers import Tokens, Vectors
 from s2s.recipe.pairs import BatchSettings, PairRecipe
 from s2s.tasks.base import LoadedModel
 from s2s.tasks.protocols import RescoredHypotheses
+from s2s.tasks.seq2seq import fitting_pairs
 from s2s.training.device import DeviceContext
 
 State = TypeVar("State", bound=BatchedState)
@@ -198,11 +199,12 @@ def source_use(
 ) -> SourceUse | None:
     """Measure the losses with the right sources and with exchanged sources.
 
-    Pairs whose exchanged source is the same text are left out.
+    Pairs that are longer than the model's positions are left out, and those whose exchanged source is the same text.
 
     Returns:
         Both losses; None if no pair has a different source.
     """
+    data = fitting_pairs(model, data)
     if len(data) < 2:
         return None
     sources, targets = data.rows(np.arange(len(data)))

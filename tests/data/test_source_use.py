@@ -89,3 +89,17 @@ def test_source_exchanged_for_the_same_text_does_not_count():
     model = _model(blind=True)
     assert source_use(model, same, BATCHES, COMPUTER) is None
     assert source_use(model, _pairs(1), BATCHES, COMPUTER) is None
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_source_use_leaves_out_pairs_beyond_the_positions_of_the_model(side):
+    module = module_of("transformer")
+    small = {"width": 16, "heads": 2, "feedforward": 32, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 4}
+    torch.manual_seed(1)
+    model = module.build(module.Settings(**small, **{f"{side}_positions": "learned"}), PIECES, PIECES)
+    sources, targets = ([row.tolist() for row in rows] for rows in _pairs(20).rows(np.arange(20)))
+    # 4 tokens with the end fit, 5 do not
+    long = ([*sources, [4, 5, 6, 7]], [*targets, [8]]) if side == "encoder" else ([*sources, [4]], [*targets, [8] * 4])
+    found = source_use(model, TokenizedDataset.from_rows(*long), BATCHES, COMPUTER)
+    assert found == source_use(model, TokenizedDataset.from_rows(sources, targets), BATCHES, COMPUTER)
+    assert source_use(model, TokenizedDataset.from_rows([[4] * 9] * 2, [[5] * 9] * 2), BATCHES, COMPUTER) is None

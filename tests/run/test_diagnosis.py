@@ -8,14 +8,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import datasets
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 
 from s2s.cli.main import commands
+from s2s.data.tokenizers import Tokenizer
 from s2s.diagnosis.report import self_test
 from s2s.diagnosis.self_tests import RESUME, run_self_tests
+from s2s.errors import UserError
+from s2s.models.transformer import Settings, build
 from s2s.nn.precision import PrecisionError
+from s2s.recipe.pairs import BatchSettings
 from s2s.run.folder import open_run
 from s2s.run.inference import load
 from s2s.tasks.translation.task import TranslationTask
@@ -348,3 +354,17 @@ def test_diagnose_reports_search_errors(run, tmp_path, monkeypatch):
     found = _signs(run, tmp_path, "--split", "validation", "--examples", "30")
     assert "search errors" in found
     assert "decoding.beam above 3" in found["search errors"]["remedy"]
+
+
+def test_diagnose_tests_the_pairs_that_the_model_has_positions_for():
+    tokenizer = Tokenizer(b"", "bytes", "identity", False)
+    settings = Settings(width=16, heads=2, feedforward=32, decoder_positions="learned", max_positions=8)
+    recipe = SimpleNamespace(batches=BatchSettings(tokens=64, max_length=8))
+    model = build(settings, tokenizer.size, tokenizer.size)
+    run = cast(Any, SimpleNamespace(path="run", model=model, recipe=recipe, tokenizers=(tokenizer,)))
+    part = datasets.Dataset.from_dict({"source": ["a", "a dog", "a fox"], "target": ["ein Hund", "der Hund", "Fuchs"]})
+    examples = TranslationTask().examples_for_inference(run, part)
+    assert [row for batch in examples.make_batches(0, 0) for row in batch] == [0]
+    assert examples.collate(np.array([0]), 0).target_in.shape == (1, 6)
+    with pytest.raises(UserError, match="all of 2 pairs are longer than the positions of the model"):
+        TranslationTask().examples_for_inference(run, part.select([0, 1]))

@@ -34,6 +34,7 @@ from s2s.tasks.seq2seq import (
     build_model,
     check_lengths,
     check_test_lengths,
+    fitting_pairs,
     longest_source,
     mean_loss,
     sequence_loss,
@@ -190,7 +191,11 @@ class TranslationTask(TextGeneration, Task[Recipe, PreparedTranslation, Seq2Seq]
         return evaluate_pairs(run, list(part["source"]), list(references), scoring, progress_bar)
 
     def examples_for_inference(self, run: TranslationRun, part: "datasets.Dataset") -> ParallelDataset:
-        return all_pairs_in_order(encode_corpus(part, run.tokenizers[0], run.tokenizers[-1]), run.recipe.batches)
+        data = fitting_pairs(run.model, encode_corpus(part, run.tokenizers[0], run.tokenizers[-1]))
+        if not len(data):
+            what = f"all of {len(part):,} pairs are longer than the positions of the model"
+            raise UserError(what, where=str(run.path), remedy="name another split, with shorter references")
+        return all_pairs_in_order(data, run.recipe.batches)
 
     def score_tokens(self, run: TranslationRun, batch: ParallelBatch) -> RescoredHypotheses:
         from s2s.tasks.source_use import rescore_texts
