@@ -21,9 +21,11 @@ from s2s.nn.layers import States
 
 Method = Literal["attention", "gradient"]
 Score = Callable[[States], Float[Tensor, " batch"]]
-# Numbers of integration points, tried in this order until the relative error is below `_NEAR`.
+# Numbers of integration points, tried in this order until the relative error of the sum is below `_NEAR`, and no
+# position changes by more than `_SETTLED` of the largest: the sum alone can be right by chance.
 _POINTS = (16, 32, 64, 128, 256)
 _NEAR = 0.005
+_SETTLED = 0.02
 
 
 @dataclass(frozen=True)
@@ -99,21 +101,26 @@ def integrated_gradients(
     """Compute integrated gradients (Sundararajan et al. 2017, section 3).
 
     The value is (x − b) times the mean gradient on the straight line from the baseline b to the input x. By
-    completeness the sum over positions is score(x) − score(b). The mean uses Gauss-Legendre quadrature with increasing
-    numbers of points, until the sum is within 0.5 % of that difference.
+    completeness the sum over positions is score(x) − score(b). The mean uses Gauss-Legendre quadrature in the cube root
+    of the distance from b, with increasing numbers of points, until the sum is within 0.5 % of that difference and the
+    values no longer change.
     """
     change = (vectors - baseline).detach()
     with torch.no_grad():
         ends = score(torch.cat((baseline, vectors))).tolist()
-    due, found, difference = ends[1] - ends[0], change[0, :, 0], float("inf")
+    due, found, difference = ends[1] - ends[0], torch.full_like(change[0, :, 0], float("nan")), float("inf")
     for points in _POINTS:
         nodes, shares = np.polynomial.legendre.leggauss(points)
         # The quadrature is defined on [-1, 1].
-        along, shares = (torch.from_numpy(each).to(change) for each in ((nodes + 1) / 2, shares / 2))
+        roots = (nodes + 1) / 2
+        # Most points are near the baseline. Where it is zero, as without position embeddings, a norm of the embeddings
+        # takes nearly its final value within about √ε of it, and the score changes most there.
+        along, shares = (torch.from_numpy(each).to(change) for each in (roots**3, 3 * roots**2 * shares / 2))
         gradients = _slopes(score, baseline.detach() + along[:, None, None] * change)
-        found = ((shares[:, None, None] * gradients).sum(dim=0) * change[0]).sum(dim=1)
+        before, found = found, ((shares[:, None, None] * gradients).sum(dim=0) * change[0]).sum(dim=1)
         difference = abs(float(found.sum()) - due)
-        if difference <= _NEAR * abs(due):
+        moved = float((found - before).abs().max())
+        if difference <= _NEAR * abs(due) and moved <= _SETTLED * float(found.abs().max()):
             break
     return found, difference
 

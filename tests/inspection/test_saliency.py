@@ -2,6 +2,7 @@
 
 import io
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -170,6 +171,35 @@ def test_saliency_integrated_gradients_add_up_to_what_the_score_differs_from_the
     assert abs(due) > 1e-3
     assert float(shares.sum()) == pytest.approx(due, rel=0.01)
     assert difference == pytest.approx(abs(float(shares.sum()) - due), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("positions", "activation"), [("rope", "relu"), ("none", "relu"), ("none", "swiglu"), ("rope", "swiglu")]
+)
+def test_saliency_integrated_gradients_from_a_zero_baseline_are_those_of_many_small_steps(positions, activation):
+    torch.manual_seed(0)
+    settings = encoder_settings("transformer")(
+        width=32, heads=2, feedforward=64, encoder_layers=2, encoder_positions=positions, activation=activation
+    )
+    encoder, width = module_of("transformer").build_encoder(settings, SIZE)
+    classifier = Classifier(encoder, width, 3, "mean").eval()
+    with torch.no_grad():
+        for p in classifier.parameters():
+            p += 0.1 * torch.randn_like(p)
+    source = torch.tensor([[5, 9, 11, 4]])
+    vectors = encoder.embedding(source).detach()
+    baseline = without_words(encoder.embedding, vectors)
+    assert not baseline.any()
+    score = score_of_class(classifier, torch.ones_like(source, dtype=torch.bool), 1)
+    # 5,000 midpoints, equally far apart by the logarithm of their distance from the baseline
+    ends = torch.linspace(-8, 0, 5_001, dtype=torch.float64).mul(np.log(10)).exp()
+    wanted = torch.zeros(4, dtype=torch.float64)
+    for along, step in zip(((ends[1:] + ends[:-1]) / 2).split(1000), ends.diff().split(1000), strict=True):
+        steps = (along.float()[:, None, None] * vectors).requires_grad_()
+        (slopes,) = torch.autograd.grad(score(steps).sum(), steps)
+        wanted += ((slopes * vectors).sum(2).double() * step[:, None]).sum(0)
+    shares, _ = integrated_gradients(score, vectors, baseline)
+    torch.testing.assert_close(shares.double(), wanted, atol=0.02 * float(wanted.abs().max()), rtol=0)
 
 
 @pytest.mark.slow
