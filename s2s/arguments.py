@@ -48,6 +48,7 @@ PYTHON_WORDS = {f"--{name}": name for name in _SAME} | {
     "--source FILE": "sources",
     "--tokenize": "tokenizer",
     "INPUT": "texts",
+    "one INPUT": "one text",
 }
 """Arguments of the Python API, by the words for them in messages of the command line."""
 

@@ -210,7 +210,7 @@ def check_request(request: InspectionRequest, task: str) -> None:
     if count > 2:
         raise UserError(f"there are {count} inputs", "INPUT", "give one or two, each in quotes")
     if request.output is not None and count != 1:
-        raise UserError(f"needs one input, and there are {count}", "--translation", "give one, in quotes")
+        raise UserError(f"needs exactly one INPUT, not {count}", "--translation", "give one INPUT, in quotes")
     if request.output is not None and task != "translation":
         raise UserError(f"a run of task {task} has no translations", "--translation", _WITHOUT)
     if request.task is not None and task != "text-to-text":

@@ -394,8 +394,11 @@ def test_api_score_reads_iterators_once(small_world):
         (lambda w: s2s.load(w / "runs/t").inspect("a", "b", "c"), r"^texts: there are 3 inputs"),
         (lambda w: s2s.load(w / "runs/t").inspect(["a b"]), r"^texts\[0\]: \['a b'\] is not a text"),
         (lambda w: s2s.load(w / "runs/t").inspect("a", translation=5), r"^translation: 5 is not a text"),
-        (lambda w: s2s.load(w / "runs/t").inspect("a", "b", translation="c"), r"^translation: needs one input, .* 2"),
-        (lambda w: s2s.load(w / "runs/t").inspect(translation="c"), r"^translation: needs one input, and there are 0"),
+        (
+            lambda w: s2s.load(w / "runs/t").inspect("a", "b", translation="c"),
+            r"^translation: needs exactly one text, not 2",
+        ),
+        (lambda w: s2s.load(w / "runs/t").inspect(translation="c"), r"^translation: needs exactly one text, not 0"),
         (lambda w: s2s.load(w / "runs/c").inspect("a", translation="c"), r"^translation: .* has no translations"),
         (lambda w: s2s.load(w / "runs/c").inspect("a", task="c"), r"^task: a run of task classification has no other"),
         (lambda w: s2s.load(w / "runs/t").inspect("a", word=5), r"^word: 5 is not a text"),
