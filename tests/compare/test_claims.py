@@ -138,7 +138,7 @@ def test_claim_numbers_never_change():
 
 
 def test_arrows_of_claims_agree_with_the_best_numbers():
-    """In the kept lecture no number without a note is better than the bold ones; ties and lower bounds are bold, too."""
+    """In the kept lecture no number without a note is better than the bold ones; ties and lower bounds are bold."""
     for path in LECTURE.glob("*/result.json"):
         for claim in read_result(path).claims:
             known = [each for each in claim.numbers if each.value is not None and (each.best or not each.note)]
