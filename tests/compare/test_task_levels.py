@@ -30,13 +30,14 @@ def test_log_rank_of_mastered_sizes_holds_its_level(spread: float) -> None:
 
 
 def test_correlation_of_gradients_and_updates_holds_its_level() -> None:
-    chance, p_values = np.random.default_rng(4), []
-    for _ in range(1_000):
+    chance, p_values = np.random.default_rng(1), []
+    for _ in range(2_000):
         starts = {}
-        for value in range(5):
+        for value in range(6):
             slopes = chance.normal(-0.1 * value, 0.01, 8)
-            # looked at every 20 updates; about a fifth did not solve the task
-            solved = 20 * np.ceil(np.exp(chance.normal(6.5, 1.0, 8)) / 20)
+            # the learning rate of an initialization moves all of its seeds; looked at every 20 updates; about a fifth
+            # did not solve the task
+            solved = 20 * np.ceil(np.exp(chance.normal(6.5 + chance.normal(0, 0.3), 1.0, 8)) / 20)
             runs = [
                 Start("radius", value, 1.0, slope, 0.002, True, 1500, 1500, int(s) if s <= 1500 else None, 0.1, 1.0)
                 for slope, s in zip(slopes.tolist(), solved.tolist(), strict=True)

@@ -18,8 +18,8 @@ WORDS = {"yes": "✔ yes", "no": "✘ no", "undecided": "undecided"}
 LEGEND = (
     "✔ the claim holds here; ✘ it does not; undecided: the tests decide neither. ↑ higher is better; ↓ lower is "
     "better. Bold: the best of the models that finished learning, and all that tie with it, if the claim is decided. "
-    "† still learning when training ended (in translation: another doubling would gain 1 BLEU). ≥ the largest value "
-    "tested. (In brackets): the quantity in brackets in the second column, or a remark. – not measured."
+    "† still learning when training ended (in translation: another doubling would gain 1 BLEU). ≥ at least: no larger "
+    "size was tested. (In brackets): the quantity in brackets in the second column, or a remark. – not measured."
 )
 
 
