@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from benchmarks.keeping import recipe_of
-from benchmarks.results import compare_means, ladder_scores
+from benchmarks.results import compare_means, ladder_scores, ladder_updates
 from s2s.comparison.claims import Decision, Pair, decide, describe_each, traits
 from s2s.comparison.matching import settings_of
 from s2s.comparison.plans import CLAIMS
@@ -264,7 +264,8 @@ def _ladder_line(models: Sequence[str], machines: Machines) -> str:
     """Write the row of the ladder's claim: means over seeds on Multi30k."""
     scores, decision = _ladder_decision()
     seeds = sorted({len(own) for own in scores.values()})
-    measured = f"BLEU on the test set, lower-cased, within 3,000 updates [BLEU] ↑, on multi30k, {_span(seeds)} seeds"
+    measured = f"BLEU on the test set, lower-cased, within {ladder_updates():,} updates [BLEU] ↑"
+    measured += f", on multi30k, {_span(seeds)} seeds"
     texts = _ladder_means(scores, 1)
     if decision.verdict != "undecided":
         pairs, best = compare_means(scores), max(scores, key=lambda model: mean(scores[model]))
@@ -279,7 +280,8 @@ def _ladder_reason() -> str:
     scores, decision = _ladder_decision()
     pair, test = decision.pair, f"Welch's test, Holm's correction for {len(scores) - 1} pairs"
     ending = f"; {pair.behind} against {pair.ahead}: p = {decision.p:.2g} ({test})" if pair and decision.p else ""
-    sentence = f"Within 3,000 updates, mean BLEU over seeds is {describe_each(_ladder_means(scores, 2))}{ending}."
+    means = describe_each(_ladder_means(scores, 2))
+    sentence = f"Within {ladder_updates():,} updates, mean BLEU over seeds is {means}{ending}."
     return f"- **{_LADDER_CLAIM.number}** [{WORDS[decision.verdict]}](ladder.md) on multi30k, the ladder. {sentence}"
 
 

@@ -109,6 +109,12 @@ def ladder_scores() -> dict[str, list[float]]:
     return {kind: own for kind, own in scores.items() if len(own) > 2}
 
 
+def ladder_updates() -> int:
+    """Return the number of updates of the ladder's runs, which all have the same."""
+    (updates,) = {found["updates"] for name, found in _kept().items() if name.startswith(RUNG)}
+    return updates
+
+
 def compare_means(scores: dict[str, list[float]]) -> Pairwise:
     """Test the differences of means between all pairs of names, lowest mean first, by Welch's test over seeds."""
     order = sorted(scores, key=lambda name: statistics.mean(scores[name]))

@@ -26,6 +26,7 @@ from benchmarks.keeping import written
 from s2s.comparison.plans import CLAIMS, ROWS
 from s2s.comparison.report.claims import claim_rows, tally
 from s2s.comparison.results import RESULT, read_result, read_summary, write
+from s2s.data.synthetic_tasks import Copying
 from s2s.files import COMPARISON
 from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build
@@ -178,6 +179,15 @@ def test_command_reference_is_the_help_of_the_commands():
     assert made.stdout == (ROOT / "docs/commands.md").read_text(encoding="utf-8"), (
         "python docs/commands.py > docs/commands.md"
     )
+
+
+@pytest.mark.parametrize(("name", "symbols", "longest"), [("copying", 26, 30), ("positions-length", 16, 20)])
+def test_stored_reproductions_of_copying_have_the_shortcut_baseline(name, symbols, longest):
+    stored = json.loads((ROOT / f"docs/results/reproductions/{name}.json").read_text(encoding="utf-8"))
+    (line,) = [each for each in stored["figures"][0]["series"] if each["reference"]]
+    tested = tuple(int(length) for length in line["x"])
+    task = Copying(symbols, range(1, longest + 1), tested, whole=False)
+    assert line["y"] == pytest.approx([100 * task.shortcut_accuracy(length) for length in tested])
 
 
 def test_claim_14_is_decided_by_the_seeds_of_the_ladder():
