@@ -77,7 +77,8 @@ class Examples(ABC, Generic[C_co]):
         """Group the examples of an epoch into batches (batch sampler).
 
         Returns:
-            One array of corpus rows for each batch. Every example that is not skipped occurs once.
+            One array of corpus rows for each batch. Every example that is not skipped occurs once, or several times if
+            the dataset repeats some (`number_repeats`).
         """
 
     def accumulation_steps(self, batches: Plan) -> int:
@@ -93,10 +94,27 @@ class Examples(ABC, Generic[C_co]):
         """Build the batch of these corpus rows.
 
         Args:
-            rows: Corpus rows of the examples, shape `(batch,)`.
+            rows: Corpus rows of the examples, shape `(batch,)`; numbers from `len(self)` are repeats.
             seed: Seed of random choices such as masks. In training it is the same for a whole epoch. The choices for an
                 example should depend on seed and row only, not on the batch that the example is in.
         """
+
+
+def number_repeats(rows: Int[np.ndarray, " examples"], size: int) -> Int[np.ndarray, " examples"]:
+    """Add `size` to a row for each time that it occurred before.
+
+    The random choices of an example depend on its number. With the same number, the copies of an example in one epoch
+    would have the same noise. The remainder by `size` is the row.
+
+    Example:
+        >>> number_repeats(np.array([2, 0, 2, 2]), 10).tolist()
+        [2, 0, 12, 22]
+    """
+    order = np.argsort(rows, kind="stable")
+    ascending = rows[order]
+    numbered = np.empty_like(rows)
+    numbered[order] = ascending + size * (np.arange(len(rows)) - np.searchsorted(ascending, ascending))
+    return numbered
 
 
 def group_into_steps(batches: Plan, accumulation_steps: int) -> list[Plan]:
@@ -167,10 +185,14 @@ class LabelledExamples(Examples[LabelledBatch]):
         return len(self.labels)
 
     def epoch_rows(self, seed: int, epoch: int) -> Int[np.ndarray, " examples"]:
-        """Return the corpus row of each example of an epoch, shape `(examples,)`: all rows, unless balanced."""
+        """Return the corpus row of each example of an epoch, shape `(examples,)`: all rows, unless balanced.
+
+        Rows that a balanced epoch repeats are numbered (`number_repeats`).
+        """
         if not self.balanced:
             return np.arange(len(self))
-        return balanced_rows(self.labels, np.random.default_rng([seed % 2**64, epoch, 1]))
+        rows = balanced_rows(self.labels, np.random.default_rng([seed % 2**64, epoch, 1]))
+        return number_repeats(rows, len(self))
 
     @property
     def is_truncated(self) -> Bool[np.ndarray, " examples"]:
@@ -198,8 +220,9 @@ class LabelledExamples(Examples[LabelledBatch]):
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> LabelledBatch:
         source, valid = self.read(rows, seed)
+        rows = np.array(rows, dtype=np.int64) % len(self)
         tokens, labels = int(valid.sum()), torch.from_numpy(self.labels[rows].astype(np.int64))
-        indices = torch.from_numpy(np.array(rows, dtype=np.int64))
+        indices = torch.from_numpy(rows)
         return LabelledBatch(indices, len(rows), tokens, tokens / valid.numel(), source, valid, labels)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from s2s.data.batches import ParallelBatch, collate, count_accumulation_steps, make_batches
-from s2s.data.dataset import Examples, Plan
+from s2s.data.dataset import Examples, Plan, number_repeats
 from s2s.data.tokenized import TokenizedDataset
 from s2s.errors import UserError
 from s2s.recipe.pairs import BatchSettings, Mixing
@@ -166,10 +166,11 @@ class MixedDataset(Examples[ParallelBatch]):
         return np.concatenate(found)
 
     def make_batches(self, seed: int, epoch: int) -> Plan:
-        """Group the examples of an epoch into batches of similar length across corpora."""
+        """Group the examples of an epoch into batches of similar length across corpora; repeats are numbered."""
         rows = self.rows_of(seed, epoch)
+        numbered = number_repeats(rows, len(self))
         return [
-            rows[some]
+            numbered[some]
             for some in make_batches(self.source_lengths[rows], self.target_lengths[rows], self.tokens, seed, epoch)
         ]
 
@@ -177,19 +178,25 @@ class MixedDataset(Examples[ParallelBatch]):
         return {"too_long": self.num_skipped}
 
     def accumulation_steps(self, batches: Plan) -> int:
-        return count_accumulation_steps(batches, self.target_lengths, self.wanted)
+        return count_accumulation_steps([rows % len(self) for rows in batches], self.target_lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
-        """Pad the examples; random choices depend on seed and row, not on the batch."""
+        """Pad the examples; random choices depend on seed, row and repeat, not on the batch."""
+        repeats, rows = np.divmod(rows, len(self))
         of = np.searchsorted(self._starts, rows, side="right") - 1
         sources: Written = [np.empty(0, np.int32)] * len(rows)
         targets: Written = list(sources)
-        for number in np.unique(of).tolist():
-            places = np.flatnonzero(of == number)
-            found = self.corpora[number].draw(rows[places] - self._starts[number], seed)
+        for number, repeat in sorted(set(zip(of.tolist(), repeats.tolist(), strict=True))):
+            places = np.flatnonzero((of == number) & (repeats == repeat))
+            found = self.corpora[number].draw(rows[places] - self._starts[number], _seed_of(seed, repeat))
             for place, source, target in zip(places.tolist(), *found, strict=True):
                 sources[place], targets[place] = source, target
         return collate(sources, targets, rows)
+
+
+def _seed_of(seed: int, repeat: int) -> int:
+    """Return the seed of the random choices of a repeat; the first occurrence has that of the epoch."""
+    return int(np.random.SeedSequence([seed % 2**64, repeat]).generate_state(1, np.uint64)[0]) if repeat else seed
 
 
 def all_pairs_by_corpus(corpora: Mapping[str, TokenizedPairSource], batches: BatchSettings) -> MixedDataset:

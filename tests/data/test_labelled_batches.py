@@ -37,15 +37,26 @@ def test_labelled_batches_balanced_epochs_have_equally_many_examples_of_each_cla
     texts.balanced = True
     seen = []
     for epoch in (0, 1):
-        rows = np.concatenate(texts.make_batches(1, epoch))
+        numbered = np.concatenate(texts.make_batches(1, epoch))
+        rows = numbered % 300
+        assert len(np.unique(numbered)) == 300
         assert np.bincount(texts.labels[rows]).tolist() == [100, 100, 100]
         counts = np.bincount(rows, minlength=300)
         # without replacement: a row of the frequent class at most once, those of rare classes equally often, up to one
         for label, times in ((0, {0, 1}), (1, {2, 3}), (2, {10})):
             assert set(counts[texts.labels == label].tolist()) == times
-        assert np.array_equal(rows, np.concatenate(texts.make_batches(1, epoch)))
+        assert np.array_equal(numbered, np.concatenate(texts.make_batches(1, epoch)))
         seen.append(set(rows[texts.labels[rows] == 0].tolist()))
     assert len(seen[0] | seen[1]) > 130
+
+
+def test_labelled_batches_repeats_in_a_balanced_epoch_drop_other_tokens():
+    texts = _texts(word_dropout=0.5)
+    repeats = np.array([5, 305, 605])
+    sources = [source[valid].tolist() for source, valid in zip(*texts.read(repeats, 3), strict=True)]
+    assert len({tuple(source) for source in sources}) == 3
+    batch = texts.collate(repeats, 3)
+    assert (batch.indices.tolist(), batch.labels.tolist()) == ([5] * 3, [texts.labels[5]] * 3)
 
 
 PADDINGS = ["buckets", "batch", "max_length"]

@@ -33,9 +33,20 @@ def test_epoch_has_every_image_once_in_an_order_of_its_own(images):
 def test_balanced_epochs_have_equally_many_images_of_each_class(images):
     images.labels[:] = np.repeat([0, 1, 2], [20, 2, 1])
     examples = LabelledImages(images, 5, 10, balanced=True)
-    rows = np.concatenate(examples.make_batches(1, 0))
+    rows = np.concatenate(examples.make_batches(1, 0)) % 23
     assert np.bincount(images.labels[rows]).tolist() == [8, 8, 7]
     assert np.bincount(rows, minlength=23)[20:].tolist() == [4, 4, 7]
+
+
+def test_labelled_images_repeats_in_a_balanced_epoch_are_augmented_differently(images):
+    images.labels[:] = np.repeat([0, 1, 2], [20, 2, 1])
+    examples = LabelledImages(images, 5, 10, AugmentationSettings(shift=1, crop=0.5), balanced=True)
+    rows = np.concatenate(examples.make_batches(1, 0))
+    last = np.sort(rows[rows % 23 == 22])
+    assert last.tolist() == [22 + 23 * repeat for repeat in range(7)]
+    batch = examples.collate(last, seed=8)
+    assert len({image.tobytes() for image in batch.source.numpy()}) == 7
+    assert (batch.indices.tolist(), batch.labels.tolist()) == ([22] * 7, [2] * 7)
 
 
 def test_batches_hold_the_images_of_their_rows(images):

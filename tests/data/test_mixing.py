@@ -42,7 +42,7 @@ def test_mixing_epoch_draws_at_the_rates_of_the_formula(mixing):
     assert found.sum() == sizes.sum()
     assert np.abs(found - wanted * sizes.sum()).max() < 1
     examples = mixture(mixing)
-    rows = np.concatenate(examples.make_batches(3, 1))
+    rows = np.concatenate(examples.make_batches(3, 1)) % 1000
     of = np.searchsorted([900, 990], rows, side="right")
     assert np.bincount(of).tolist() == found.tolist()
 
@@ -76,6 +76,31 @@ def test_mixing_plan_is_a_function_of_seed_and_epoch_alone_and_batches_hold_what
     assert [b.tolist() for b in one.make_batches(5, 2)] != [b.tolist() for b in one.make_batches(5, 3)]
     for rows in one.make_batches(5, 0):
         batch = one.collate(rows, 0)
-        assert batch.source[:, 0].tolist() == (rows + 10).tolist() == batch.target_out[:, 0].tolist()
+        assert batch.source[:, 0].tolist() == (rows % 1000 + 10).tolist() == batch.target_out[:, 0].tolist()
+        assert batch.indices.tolist() == (rows % 1000).tolist()
         assert batch.source.numel() <= 64
-        assert batch.indices.tolist() == rows.tolist()
+
+
+class Random(Numbers):
+    """Pairs whose targets are random, as a function of seed and row."""
+
+    def draw(self, indices, seed):
+        sources, _ = super().draw(indices, seed)
+        return sources, [np.random.default_rng([seed, i]).integers(10, 10_000, 2) for i in indices.tolist()]
+
+
+def test_mixing_repeats_of_an_example_in_an_epoch_have_other_random_choices():
+    examples = MixedDataset({"large": Random(0, 90), "small": Random(90, 10)}, BatchSettings(tokens=64), "equal")
+    drawn = {}
+    for rows in examples.make_batches(1, 0):
+        targets = examples.collate(rows, 7).target_out[:, :2].tolist()
+        for row, target in zip(rows.tolist(), targets, strict=True):
+            drawn.setdefault(row % 100, set()).add(tuple(target))
+            # not the batch, but the number alone decides
+            assert examples.collate(np.array([row]), 7).target_out[0, :2].tolist() == target
+    assert [len(drawn[row]) for row in range(90, 100)] == [5] * 10
+    first = np.arange(90, 100)
+    assert (
+        examples.collate(first, 7).target_out[:, :2].tolist()
+        == np.array(Random(90, 10).draw(first - 90, 7)[1]).tolist()
+    )

@@ -294,11 +294,11 @@ class LabelledTexts(LabelledExamples):
 
     def make_batches(self, seed: int, epoch: int) -> Plan:
         rows = self.epoch_rows(seed, epoch)
-        return [rows[batch] for batch in _plan_texts(self.lengths[rows], self.settings, seed, epoch)]
+        return [rows[batch] for batch in _plan_texts(self.lengths[rows % len(self)], self.settings, seed, epoch)]
 
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
         """Return the texts, padded, and their padding mask; row and seed determine the token dropout."""
-        texts = [text[: self.longest] for text in self.pieces.rows(rows)]
+        texts = [text[: self.longest] for text in self.pieces.rows(rows % len(self))]
         if self.word_dropout:
             chances = (np.random.default_rng([seed, int(row)]) for row in rows)
             texts = [t[one.random(len(t)) >= self.word_dropout] for t, one in zip(texts, chances, strict=True)]
@@ -316,7 +316,7 @@ class LabelledTexts(LabelledExamples):
     def padding_share(self, seed: int) -> float:
         """Return the share of padding in an epoch's positions."""
         widths = _widths(self.lengths, self.settings)
-        batches = self.make_batches(seed, 0)
+        batches = [rows % len(self) for rows in self.make_batches(seed, 0)]
         positions = sum(len(rows) * int(widths[rows].max()) for rows in batches)
         return 1 - sum(int(self.lengths[rows].sum()) for rows in batches) / positions
 

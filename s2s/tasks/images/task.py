@@ -90,7 +90,7 @@ class LabelledImages(LabelledExamples):
 
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
         """Return the images, augmented, and their padding mask (batch, source), True everywhere."""
-        pixels = augment(self.images.pixels[rows], rows, self.augmentation, seed)
+        pixels = augment(self.images.pixels[rows % len(self)], rows, self.augmentation, seed)
         valid = torch.ones(len(rows), self.positions, dtype=torch.bool)
         return torch.from_numpy(np.ascontiguousarray(pixels)), valid
 
@@ -265,8 +265,9 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
         train = train_context.data.corpus.train
         examples = self.examples(train_context.recipe, train_context.data, train_context.model)
         rows = examples.make_batches(train_context.recipe.seeds.data, 0)[0][:_DRAWN]
-        pixels = examples.collate(rows, 0).source.numpy()
-        return {"training": images_picture(pixels, [train.names[label] for label in train.labels[rows]])}
+        batch = examples.collate(rows, 0)
+        names = [train.names[label] for label in batch.labels.tolist()]
+        return {"training": images_picture(batch.source.numpy(), names)}
 
     def inspect_example(self, run: ImageRun, batch: LabelledBatch, text: str) -> "Read":
         """Prepare an image for `s2s inspect`: patches are its words; the baseline is an even grey."""
