@@ -64,7 +64,7 @@ def traits(model: Seq2Seq) -> Traits:
         'self-attention'
     """
     token = torch.zeros((1, 1), dtype=torch.long)
-    layers = model.encoder.attention_weights(token, torch.ones_like(token, dtype=torch.bool)).shape[1]
+    layers = model.encoder.self_attention_weights(token, torch.ones_like(token, dtype=torch.bool)).shape[1]
     # by name, because models may have modules of their own for it
     convolution = any("conv" in type(module).__name__.lower() for module in model.encoder.modules())
     encoder, decoder = model.encoder.recurrence, model.decoder.recurrence

@@ -203,7 +203,7 @@ def has_cross_attention(model: Seq2Seq) -> bool:
     token = torch.full((1, 1), BOS)
     with torch.no_grad():
         memory = model.encoder(token, torch.ones_like(token, dtype=torch.bool))
-        return model.decoder.attention_weights(memory, token).shape[1] > 0
+        return model.decoder.cross_attention_weights(memory, token).shape[1] > 0
 
 
 def first_pairs(data: PreparedTranslation, count: int) -> tuple[list[str], list[str]]:

@@ -159,9 +159,9 @@ def _bounded(run: Run, most: int) -> Run:
 
 
 def _check_search(run: Run, asked: GenerationRequest) -> int:
-    """Check the fields `task`, `nbest` and `beam`, and return the beam size.
+    """Check the fields `task`, `nbest` and `beam`, and return the hypotheses of each text in a batch.
 
-    It is 1 without a search.
+    These are the beam size, the number of samples, or 1 without a search.
     """
     recipe = run.recipe
     if isinstance(recipe, TextToTextRecipe):
@@ -179,7 +179,11 @@ def _check_search(run: Run, asked: GenerationRequest) -> int:
             return 1
     elif asked.task is not None:
         raise UserError("a run of translation has no tasks to name", where="task", remedy="leave it out")
-    beam = asked.beam or (recipe.decoding.beam if isinstance(recipe, SearchRecipe) else 1)
+    decoding = recipe.decoding if isinstance(recipe, SearchRecipe) else None
+    # a request for a beam size is one for a search
+    if decoding is not None and decoding.sample and asked.beam is None:
+        return asked.nbest
+    beam = asked.beam or (decoding.beam if decoding else 1)
     if asked.nbest > beam:
         what = f"is {asked.nbest}, but the beam holds {beam}"
         raise UserError(what, where="nbest", remedy=f"set beam to {asked.nbest} or more, or lower nbest")

@@ -25,8 +25,11 @@ from benchmarks import (
 from benchmarks.keeping import written
 from s2s.comparison.plans import CLAIMS, ROWS
 from s2s.comparison.report.claims import claim_rows, tally
+from s2s.comparison.reproduce.induction import Induction
+from s2s.comparison.reproduce.mqar import Mqar
 from s2s.comparison.results import RESULT, read_result, read_summary, write
-from s2s.data.synthetic_tasks import Copying
+from s2s.data.exercises import CHEATS
+from s2s.data.synthetic_tasks import Copying, StateTracking, most_frequent_share
 from s2s.files import COMPARISON
 from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build
@@ -181,13 +184,21 @@ def test_command_reference_is_the_help_of_the_commands():
     )
 
 
-@pytest.mark.parametrize(("name", "symbols", "longest"), [("copying", 26, 30), ("positions-length", 16, 20)])
-def test_stored_reproductions_of_copying_have_the_shortcut_baseline(name, symbols, longest):
+SHORTCUTS = {
+    "copying": Copying(26, range(1, 31), (), whole=False).shortcut_accuracy,
+    "positions-length": Copying(16, range(1, 21), (), whole=False).shortcut_accuracy,
+    "induction": Induction()._shortcut_accuracy,
+    "mqar": lambda width: most_frequent_share(Mqar().pairs, Mqar().values),
+    "agreement": CHEATS["agreement"].accuracy,
+    "state-tracking": StateTracking("parity", range(1, 41), ()).shortcut_accuracy,
+}
+
+
+@pytest.mark.parametrize("name", SHORTCUTS)
+def test_stored_reproduction_has_the_shortcut_baseline_of_its_task(name):
     stored = json.loads((ROOT / f"docs/results/reproductions/{name}.json").read_text(encoding="utf-8"))
     (line,) = [each for each in stored["figures"][0]["series"] if each["reference"]]
-    tested = tuple(int(length) for length in line["x"])
-    task = Copying(symbols, range(1, longest + 1), tested, whole=False)
-    assert line["y"] == pytest.approx([100 * task.shortcut_accuracy(length) for length in tested])
+    assert line["y"] == pytest.approx([100 * SHORTCUTS[name](int(x)) for x in line["x"]])
 
 
 def test_claim_14_is_decided_by_the_seeds_of_the_ladder():

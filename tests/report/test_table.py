@@ -135,12 +135,13 @@ def test_table_still_learning_model_has_its_figure(found):
     [
         ((2048.0, 2048.0), "≥ 2,048, not significant", r"$\geq$ 2,048"),
         ((900.0, 2048.0), "≥ 2,048 (900–2,048), not significant", r"$\geq$ 2,048"),
+        ((63.8844, 63.8934), "≥ 63.9, not significant", r"$\geq$ 63.9"),
     ],
 )
 def test_table_lower_bound_has_a_sign(found, ends, text, latex):
     row = "long-term dependencies"
     low, high = ends
-    cell = Verdict(row=row, model="a", value=2048.0, low=low, high=high, at_least=True, standing="undecided")
+    cell = Verdict(row=row, model="a", value=high, low=low, high=high, at_least=True, standing="undecided")
     result = found[1][2].model_copy(update={"experiment": "long-range", "findings": [cell]})
     line = next(line for line in matrix(found[0], ["a"], [result]) if line.name == row)
     assert _figure(line.boxes[0]) == text

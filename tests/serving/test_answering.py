@@ -14,8 +14,9 @@ def _pairs(answers):
     return SimpleNamespace(objective="pairs", answers=answers)
 
 
-def _run(corpora, task="text-to-text"):
-    recipe = TextToTextRecipe.model_construct(decoding=SimpleNamespace(beam=4), data=SimpleNamespace(corpora=corpora))
+def _run(corpora, task="text-to-text", sample=False):
+    decoding = SimpleNamespace(beam=4, sample=sample)
+    recipe = TextToTextRecipe.model_construct(decoding=decoding, data=SimpleNamespace(corpora=corpora))
     return SimpleNamespace(
         task=task, recipe=recipe, max_source_tokens=20, count_tokens=lambda lines, task: [len(line) for line in lines]
     )
@@ -56,6 +57,13 @@ def test_server_width_of_a_request_is_that_of_its_longest_text_and_its_beam(answ
     assert answering.check(GenerationRequest("several", task="free", beam=2, nbest=2), ["abc", "a"]) == 3 * 2
     # no search: one row for each text
     assert answering.check(GenerationRequest("one"), ["abc"]) == 3
+
+
+def test_server_samples_may_be_more_than_the_beam_holds():
+    sampled = RequestHandler({"drawn": _run({"free": _pairs(None)}, sample=True)}, Limits(tokens=30))
+    assert sampled.check(GenerationRequest("drawn", nbest=7), ["abc", "a"]) == 3 * 7
+    with pytest.raises(UserError, match="nbest: is 7, but the beam holds 2"):
+        sampled.check(GenerationRequest("drawn", nbest=7, beam=2), ["abc"])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from s2s.comparison.plans import TABLES, Row
-from s2s.comparison.report.numbers import brief, halves
+from s2s.comparison.report.numbers import brief, halves, number
 from s2s.comparison.results import Result, Summary, Verdict
 
 CSV, TEX = "table.csv", "table.tex"
@@ -140,8 +140,9 @@ def _box(model: str, finding: Verdict | None, unit: str, without: str) -> Box:
     value, ends = "", ""
     if finding.value is not None:
         value, ends, power = halves(finding.value, finding.low, finding.high)
-        # of a lower bound, an interval without width is not shown
-        ends = "" if finding.at_least and finding.low == finding.high else ends
+        if finding.at_least and len({number(end) for end in (finding.low, finding.high) if end is not None}) < 2:
+            # of a lower bound, an interval whose ends look the same is not shown
+            value, ends, power = number(finding.value), "", ""
         value, ends = f"{value}{power}", f"({ends}){power}" if power and ends else ends
         value = f"≥ {value}" if finding.at_least else value
     own = finding.unit if finding.unit != unit else ""
