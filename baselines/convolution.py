@@ -169,7 +169,7 @@ class ConvDecoder(Convolutions, Decoder[ConvContext, ConvState]):
         >>> memory = EncoderOutput(torch.randn(1, 5, 8), torch.ones(1, 5, dtype=torch.bool), torch.randn(1, 8))
         >>> tokens = torch.tensor([[4, 5, 6]])
         >>> outputs, state = decoder(*decoder.start(memory, limit=3), tokens)
-        >>> outputs.shape, decoder.attention_weights(memory, tokens).shape
+        >>> outputs.shape, decoder.cross_attention_weights(memory, tokens).shape
         (torch.Size([1, 3, 8]), torch.Size([1, 2, 1, 3, 5]))
     """
 
@@ -198,7 +198,7 @@ class ConvDecoder(Convolutions, Decoder[ConvContext, ConvState]):
         """
         return self._feed(context, state, tokens, self._attend)
 
-    def attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
+    def cross_attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
         """Return the attention weights of each layer with teacher forcing.
 
         Returns:

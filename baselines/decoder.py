@@ -188,7 +188,7 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
         >>> outputs, state = decoder(context, state, torch.tensor([[4, 5, 6], [7, 8, 9]]))
         >>> outputs.shape
         torch.Size([2, 3, 8])
-        >>> decoder.attention_weights(memory, torch.tensor([[4, 5, 6], [7, 8, 9]])).shape
+        >>> decoder.cross_attention_weights(memory, torch.tensor([[4, 5, 6], [7, 8, 9]])).shape
         torch.Size([2, 1, 1, 3, 5])
     """
 
@@ -235,7 +235,7 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
         """
         return self._steps(context, state, tokens)
 
-    def attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
+    def cross_attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
         """Return the attention weights with teacher forcing.
 
         Returns:

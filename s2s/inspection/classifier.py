@@ -53,7 +53,7 @@ def _inspected(
     source, encoder, (classes, truth) = read.source, model.encoder, named
     with torch.no_grad():
         shares = model(source.read, source.valid)[0].cpu().double().softmax(dim=0).tolist()
-        weights = encoder.attention_weights(source.read, source.valid)[0].cpu().double().numpy()
+        weights = encoder.self_attention_weights(source.read, source.valid)[0].cpu().double().numpy()
         vectors = encoder.embedding(source.read)
     label = int(np.argmax(shares))
     score, answer = score_of_class(model, source.valid, label), [classes[label]]

@@ -179,7 +179,7 @@ def attention_on_words(
     The states' rollout is weighted as the classifier pools them.
     """
     with torch.no_grad():
-        weights = classifier.encoder.attention_weights(source, valid)
+        weights = classifier.encoder.self_attention_weights(source, valid)
         if not weights.shape[1]:
             return None
         pooled = classifier.pooling_weights(classifier.encoder(source, valid))

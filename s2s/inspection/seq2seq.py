@@ -49,9 +49,9 @@ class Pair:
         read, fed = self.source.pieces, self._fed()
         with torch.no_grad():
             memory = model.encoder(self.source.read, self.source.valid)
-            encoder = model.encoder.attention_weights(self.source.read, self.source.valid)[0]
+            encoder = model.encoder.self_attention_weights(self.source.read, self.source.valid)[0]
             decoder = model.decoder.self_attention_weights(memory, fed)[0]
-            cross = model.decoder.attention_weights(memory, fed)[0]
+            cross = model.decoder.cross_attention_weights(memory, fed)[0]
         found = (
             AttentionMaps("encoder", _numbers(encoder), read, read),
             AttentionMaps("decoder", _numbers(decoder), self.target, ["<s>", *self.target[:-1]]),
@@ -64,8 +64,8 @@ class Pair:
         with torch.no_grad():
             vectors = model.encoder.embedding(source.read)
             memory = model.encoder(source.read, source.valid)
-            cross = model.decoder.attention_weights(memory, self._fed())[0]
-            mixed = model.encoder.attention_weights(source.read, source.valid)
+            cross = model.decoder.cross_attention_weights(memory, self._fed())[0]
+            mixed = model.encoder.self_attention_weights(source.read, source.valid)
         baseline = without_words(model.encoder.embedding, vectors) if self.baseline is None else self.baseline
         scores = [self._score(model, place) for place in range(len(self.target))]
         # Rollout to each encoder state, weighted by the cross-attention of the last layer.

@@ -142,7 +142,7 @@ class Source:
     def looked(self, encoder: Encoder, word: int) -> list[list[tuple[str, float]]]:
         """Return for each layer the three most attended words of a word, with their weights (mean over heads)."""
         with torch.no_grad():
-            weights = encoder.attention_weights(self.read, self.valid)[0].mean(dim=1).cpu().double()
+            weights = encoder.self_attention_weights(self.read, self.valid)[0].mean(dim=1).cpu().double()
         layers = []
         for layer in weights:
             row = layer[list(self.words[word].places)].mean(dim=0)

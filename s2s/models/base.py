@@ -136,7 +136,9 @@ class Encoder(nn.Module, ABC):
         else:
             self.embedding = vectors
 
-    def attention_weights(self, source: Inputs, valid: PaddingMask) -> Float[Tensor, "batch layer head source source"]:
+    def self_attention_weights(
+        self, source: Inputs, valid: PaddingMask
+    ) -> Float[Tensor, "batch layer head source source"]:
         """Return the self-attention weights of each layer.
 
         Returns:
@@ -189,8 +191,8 @@ class Decoder(nn.Module, ABC, Generic[Context, State]):
             state.
         """
 
-    def attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
-        """Return the attention weights over the source with teacher forcing.
+    def cross_attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
+        """Return the cross-attention weights, over the source, with teacher forcing.
 
         Returns:
             Weights, `(batch, layer, head, target, source)`, which sum to one over real tokens. A decoder without

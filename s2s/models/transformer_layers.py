@@ -105,7 +105,7 @@ class EncoderLayer(nn.Module):
         # 2. Feed-forward block, applied to each position.
         return self.feedforward_block(x, self.feedforward)
 
-    def attention_weights(self, x: Tensor, mask: Mask) -> Heads:
+    def self_attention_weights(self, x: Tensor, mask: Mask) -> Heads:
         """Return the self-attention weights, `(batch, head, source, source)`."""
         return _self_attention_weights(self.attention, self.attention_block, x, mask)
 
@@ -153,7 +153,9 @@ class TransformerEncoder(TransformerStack[EncoderLayer], Encoder):
             found.append(layer(found[-1], mask))
         return found if isinstance(self.norm, nn.Identity) else [*found, self.norm(found[-1])]
 
-    def attention_weights(self, source: Inputs, valid: PaddingMask) -> Float[Tensor, "batch layer head source source"]:
+    def self_attention_weights(
+        self, source: Inputs, valid: PaddingMask
+    ) -> Float[Tensor, "batch layer head source source"]:
         """Return the self-attention weights of each layer.
 
         Returns:
@@ -162,7 +164,7 @@ class TransformerEncoder(TransformerStack[EncoderLayer], Encoder):
         x = self.dropout(self.embedding(source))
         mask, weights = self._mask(valid), []
         for layer in self.typed_layers():
-            weights.append(layer.attention_weights(x, mask))
+            weights.append(layer.self_attention_weights(x, mask))
             x = layer(x, mask)
         return torch.stack(weights, dim=1)
 
@@ -390,7 +392,7 @@ class TransformerDecoder(TransformerStack[DecoderLayer], Decoder[TransformerCont
         x, state, _ = self._decode(context, state, tokens)
         return x, state
 
-    def attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
+    def cross_attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
         """Return the cross-attention weights of each layer with teacher forcing.
 
         Returns:

@@ -456,7 +456,13 @@ class Run:
 
         Returns:
             The attention maps; without layers if the model has no attention.
+
+        Raises:
+            UserError: A token id is not in the vocabulary, or source or target exceed the model's positions.
         """
+        for place, token in enumerate(tokens):
+            check_integer(f"tokens[{place}]", token)
+            check_number(f"tokens[{place}]", token, 0, self.loaded.tokenizers[-1].size - 1)
         read = self._read(line, task)
         check_fits(self._writer.model, read, tokens)
         return attention_between(self._writer, read, list(tokens))

@@ -90,7 +90,7 @@ def mean_loss(model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, de
     return trainer.mean_loss(model, all_pairs_in_order(data, batches), PLAIN_LOSS, device_context)
 
 
-def attention_weights(
+def cross_attention_weights(
     model: Seq2Seq, source: list[int], target: list[int], device: torch.device
 ) -> Float[Tensor, "layer head target source"]:
     """Compute the cross-attention weights of a pair, by teacher forcing.
@@ -101,7 +101,7 @@ def attention_weights(
     batch = collate([source], [target], [0]).to(device)
     with torch.no_grad():
         memory = model.encoder(batch.source, batch.source_valid)
-        return model.decoder.attention_weights(memory, batch.target_in)[0]
+        return model.decoder.cross_attention_weights(memory, batch.target_in)[0]
 
 
 def build_translator(

@@ -49,7 +49,7 @@ def test_convolution_decoder_is_a_window_that_ends_here_and_a_look_at_the_source
         weights = (states @ asked / math.sqrt(WIDTH)).softmax(0)
         read = decoder.outputs[0]((weights.unsqueeze(1) * values).sum(0) * math.sqrt(3))
         torch.testing.assert_close(found, (x[t] + (hidden + read) * HALF) * HALF)
-        torch.testing.assert_close(decoder.attention_weights(memory, target)[0, 0, 0, t, :3], weights)
+        torch.testing.assert_close(decoder.cross_attention_weights(memory, target)[0, 0, 0, t, :3], weights)
 
 
 def test_conv_attention_is_the_same_with_and_without_weights(monkeypatch):
@@ -66,7 +66,7 @@ def test_convolution_attention_looks_around_before_it_has_learned():
     torch.manual_seed(0)
     model = build(Settings(), 100, 100).eval()
     source, target = torch.randint(100, (4, 25)), torch.randint(100, (4, 20))
-    weights = model.decoder.attention_weights(model.encoder(source, torch.ones(4, 25, dtype=torch.bool)), target)
+    weights = model.decoder.cross_attention_weights(model.encoder(source, torch.ones(4, 25, dtype=torch.bool)), target)
     assert weights.max(dim=-1).values.mean() < 0.3
 
 

@@ -77,7 +77,7 @@ def test_decoder_with_attention_each_step_is_its_equations(options):
         outputs.append(fed)
         weights.append(alpha)
     torch.testing.assert_close(model(source, valid, target), torch.stack(outputs, dim=1))
-    found = decoder.attention_weights(memory, target)
+    found = decoder.cross_attention_weights(memory, target)
     torch.testing.assert_close(found[:, 0, 0], torch.stack(weights, dim=1))
 
 

@@ -108,7 +108,7 @@ def test_saliency_attention_on_words_is_what_reached_the_pooled_states(pooling, 
     found = attention_on_words(classifier, source, valid)
     torch.testing.assert_close(found.sum(1), torch.ones(3, dtype=torch.float64))
     assert found[~valid].abs().sum() == 0
-    reached = rollout(classifier.encoder.attention_weights(source, valid))
+    reached = rollout(classifier.encoder.self_attention_weights(source, valid))
     if pooling == "first":
         torch.testing.assert_close(found, reached[:, 0])
     if pooling == "mean":

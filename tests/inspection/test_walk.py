@@ -35,7 +35,7 @@ def _source(*ids: int) -> Source:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_walk_ends_at_what_the_fused_kernel_read(norm):
     model, source = _model(norm=norm, attention="fused"), _source(5, 9, 7, 5, 22)
-    weights = model.encoder.attention_weights(source.read, source.valid)
+    weights = model.encoder.self_attention_weights(source.read, source.valid)
     for layer in range(3):
         for head in range(4):
             walk = source.walk(model.encoder, InspectionRequest(layer=layer, head=head), 2)
@@ -130,7 +130,7 @@ def test_attention_walk_one_word_in_two_sentences_begins_alike_and_is_taken_apar
     states = [model.encoder(s.read, s.valid).states[0, 1].detach() for s in (first, second)]
     expected = float(torch.dot(*states) / (states[0].norm() * states[1].norm()))
     assert found.cosines[-1] == pytest.approx(expected, abs=1e-5)
-    weights = model.encoder.attention_weights(first.read, first.valid)[0, 1].mean(dim=0)[1].detach()
+    weights = model.encoder.self_attention_weights(first.read, first.valid)[0, 1].mean(dim=0)[1].detach()
     assert dict(found.looked[0][1]) == pytest.approx(dict(zip(first.pieces, weights.tolist(), strict=True)), abs=1e-5)
     same = same_word(model.encoder, [first, first], [1, 1])
     assert same.cosines == pytest.approx([1.0] * 5)
@@ -161,7 +161,7 @@ def test_walk_equals_the_model_for_every_kind_of_positions(positions):
     shown = model.decoder.self_attention_weights(memory, target)[0].detach()
     calls = [*enumerate(found[:3]), *((layer, found[3 + 2 * layer]) for layer in range(2))]
     for number, (layer, call) in enumerate(calls):
-        expected = model.encoder.attention_weights(source.read, source.valid)[0].detach() if number < 3 else shown
+        expected = model.encoder.self_attention_weights(source.read, source.valid)[0].detach() if number < 3 else shown
         for place in range(4):
             walk = compute_walk(call, (layer, 3), Word("w", (place,)), ["a"] * 4)
             assert walk.difference < 1e-5

@@ -102,7 +102,7 @@ def test_model_feeding_does_not_change_the_state_it_was_given(model, batch):
 
 def test_model_attention_rows_sum_to_one_over_real_tokens(model, batch):
     source, valid, target = batch
-    weights = model.decoder.attention_weights(model.encoder(source, valid), target)
+    weights = model.decoder.cross_attention_weights(model.encoder(source, valid), target)
     assert weights.shape[0] == 4
     assert weights.shape[3:] == (5, 6)
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
@@ -171,7 +171,7 @@ def test_model_encoder_reads_what_its_embedding_makes(model, batch):
 
 def test_model_attention_of_encoders_sums_to_one_over_real_positions(model, batch):
     source, valid, _ = batch
-    weights = model.encoder.attention_weights(source, valid)
+    weights = model.encoder.self_attention_weights(source, valid)
     assert weights.shape[0] == 4
     assert weights.shape[3:] == (6, 6)
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))

@@ -178,7 +178,7 @@ def test_transformer_encoder_shows_the_attention_it_computes_with(monkeypatch):
     encoder(source, valid)
     computed, used[:] = list(used), []
     assert len(computed) == len(encoder.layers)
-    torch.testing.assert_close(encoder.attention_weights(source, valid), torch.stack(computed, dim=1))
+    torch.testing.assert_close(encoder.self_attention_weights(source, valid), torch.stack(computed, dim=1))
 
 
 def test_transformer_decoder_shows_the_attention_it_computes_with(monkeypatch):
@@ -198,7 +198,9 @@ def test_transformer_decoder_shows_the_attention_it_computes_with(monkeypatch):
     assert len(computed) == 2 * len(model.decoder.layers)
     found = model.decoder.self_attention_weights(memory, target)
     torch.testing.assert_close(found, torch.stack(computed[::2], dim=1))
-    torch.testing.assert_close(model.decoder.attention_weights(memory, target), torch.stack(computed[1::2], dim=1))
+    torch.testing.assert_close(
+        model.decoder.cross_attention_weights(memory, target), torch.stack(computed[1::2], dim=1)
+    )
 
 
 class Largest(TorchDispatchMode):

@@ -132,5 +132,5 @@ def attention(
     source, valid = (to_device(tensor, device) for tensor in as_read(pixels, positions))
     with torch.no_grad():
         memory = model.encoder(source, valid)
-        weights = model.decoder.attention_weights(memory, to_device(batch.target_in, device))
+        weights = model.decoder.cross_attention_weights(memory, to_device(batch.target_in, device))
     return weights[:, -1].mean(dim=1).cpu().double().numpy() if weights.shape[1] else None

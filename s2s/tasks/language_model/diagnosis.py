@@ -97,7 +97,7 @@ class CausalReader(Encoder):
             handle.remove()
         return EncoderOutput(states, valid, states[:, -1])
 
-    def attention_weights(self, source: Inputs, valid: PaddingMask) -> Float[Tensor, "1 layer head source source"]:
+    def self_attention_weights(self, source: Inputs, valid: PaddingMask) -> Float[Tensor, "1 layer head source source"]:
         """Return the causal self-attention weights.
 
         Args:
@@ -108,7 +108,7 @@ class CausalReader(Encoder):
         """
         found = lookups(self.decoder, lambda: self.decoder.read(source, separate_documents=False))
         if not found:
-            return super().attention_weights(source, valid)
+            return super().self_attention_weights(source, valid)
         return torch.stack([weights_of(lookup) for lookup in found])[None]
 
 
@@ -141,7 +141,7 @@ def _inspected(
     (tokenizer,), read = run.tokenizers, source.read
     with torch.no_grad():
         vectors = reader.embedding(read)
-        weights = reader.attention_weights(read, source.valid)
+        weights = reader.self_attention_weights(read, source.valid)
         likely, tokens = run.model.logits(read)[0, -1].float().softmax(dim=0).topk(min(_BEST, tokenizer.size))
     names = tokenizer.tokens(tokens.tolist())
     ways = vectors, without_words(reader.embedding, vectors)

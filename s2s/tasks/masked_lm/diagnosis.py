@@ -124,7 +124,7 @@ class _Reading:
         places = sorted(asked.places)
         with torch.no_grad():
             vectors = encoder.embedding(source.read)
-            weights = encoder.attention_weights(source.read, source.valid)
+            weights = encoder.self_attention_weights(source.read, source.valid)
             found = model.log_probabilities(source.read, source.valid, torch.tensor(places, device=self.device))
         best = found.argmax(dim=1).tolist()
         answers = self.tokenizer.tokens(best)

@@ -24,10 +24,10 @@ from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import TrainRecipe
 from s2s.tasks.base import LoadedModel, PrintFn
 from s2s.tasks.seq2seq import (
-    attention_weights,
     build_model,
     build_translator,
     check_fits,
+    cross_attention_weights,
     mean_loss,
     translate_texts,
     translation_trainer,
@@ -84,7 +84,7 @@ def attention_between(run: LoadedModel[TrainRecipe, Seq2Seq], source: list[int],
     Returns:
         Attention of each layer and head; no layers if the model has no attention.
     """
-    weights = attention_weights(run.model, source, target, run.device_context.device).cpu().double().numpy()
+    weights = cross_attention_weights(run.model, source, target, run.device_context.device).cpu().double().numpy()
     rows, columns = run.tokenizers[-1].tokens([*target, EOS]), run.tokenizers[0].tokens([*source, EOS])
     return AttentionMaps("cross", weights, rows, columns)
 
@@ -137,7 +137,7 @@ def align_lines(
                 refuse(before + row, error)
                 yield ""
                 continue
-            weights = attention_weights(run.model, read, tokens, run.device_context.device)
+            weights = cross_attention_weights(run.model, read, tokens, run.device_context.device)
             if not len(weights):
                 what = f"a model of kind {run.recipe.model.kind} has no attention"
                 raise UserError(what, where=str(run.path), remedy="name another run")

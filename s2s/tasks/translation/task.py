@@ -30,10 +30,10 @@ from s2s.tasks.base import (
 from s2s.tasks.coverage import measure_coverage
 from s2s.tasks.protocols import RescoredHypotheses
 from s2s.tasks.seq2seq import (
-    attention_weights,
     build_model,
     check_lengths,
     check_test_lengths,
+    cross_attention_weights,
     fitting_pairs,
     longest_source,
     mean_loss,
@@ -236,7 +236,7 @@ def _draw_attention(train_context: TranslationContext, log: RunLog) -> None:
     if not short:
         return
     source, target = data.validation.pair(int(short[0]))
-    weights = attention_weights(train_context.model, source, target, train_context.trainer.device_context.device)
+    weights = cross_attention_weights(train_context.model, source, target, train_context.trainer.device_context.device)
     if len(weights):
         tokens = [*data.source_tokenizer.tokens(source), "</s>"], [*data.target_tokenizer.tokens(target), "</s>"]
         title = f"update {update}: cross-attention, last layer, mean of heads"
