@@ -127,8 +127,12 @@ def _holds(word: str, limit: Any, value: Any, schema: dict[str, Any], root: dict
     return _HOLDS[word](value, limit)
 
 
-def test_schema_for_editors_takes_every_shipped_recipe_as_written_and_resolved():
-    schema = json.loads(json_schema(schemas()))
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    return json.loads(json_schema(schemas()))
+
+
+def test_schema_for_editors_takes_every_shipped_recipe_as_written_and_resolved(schema):
     for path in shipped().values():
         assert _fits(read_page(path).values, schema, schema)
         assert _fits(read(path).model_dump(mode="json"), schema, schema)
@@ -154,7 +158,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("override", WRONG)
-def test_shipped_recipe_schema_for_editors_refuses_what_reading_refuses(override):
+def test_shipped_recipe_schema_for_editors_refuses_what_reading_refuses(override, schema):
     path = shipped()["translate"]
     with pytest.raises(UserError):
         read(path, [override])
@@ -162,7 +166,6 @@ def test_shipped_recipe_schema_for_editors_refuses_what_reading_refuses(override
     key, _, value = override.partition("=")
     section, _, name = key.rpartition(".")
     (tree.setdefault(section, {}) if section else tree)[name] = read_value(value)
-    schema = json.loads(json_schema(schemas()))
     assert not _fits(tree, schema, schema)
 
 
