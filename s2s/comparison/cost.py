@@ -19,7 +19,7 @@ SECONDS: dict[str, dict[Profile, float]] = {
     "associative-recall/longer": {"lecture": 67},
     "state-tracking": {"quick": 10, "lecture": 11, "definitive": 50},
     "state-tracking/longer": {"lecture": 37},
-    "initialization": {"quick": 2, "lecture": 3.8, "definitive": 12},
+    "initialization": {"quick": 2, "lecture": 2.8, "definitive": 12},
     "length-generalization": {"quick": 14, "lecture": 33, "definitive": 170},
     "length-generalization/longer": {"lecture": 72},
     "capacity": {"quick": 7, "lecture": 37, "definitive": 75},
