@@ -8,7 +8,7 @@ import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,18 +167,65 @@ def convert_cached(
         reading: Name of the conversion; another name is another result.
         kinds: Resulting columns and their `datasets` types.
     """
-    # Without a given name, `datasets` would hash the code of `take`, but not of the functions that it calls.
-    name = named(found._fingerprint, reading)
-    columns, there = found.column_names, [Path(file["filename"]) for file in found.cache_files]
+    return map_cached(
+        found, take, named(found._fingerprint, reading), _features(kinds), remove=found.column_names, with_indices=True
+    )
+
+
+def map_cached(
+    found: "datasets.Dataset",
+    change: Callable[..., dict[str, list[Any]]],
+    name: str,
+    features: "datasets.Features | None" = None,
+    remove: Sequence[str] = (),
+    with_indices: bool = False,
+    batch: int = 1000,
+    description: str = "",
+) -> "datasets.Dataset":
+    """Apply a function to all rows, or reuse the result of the same name.
+
+    The result lies beside the files of `found`, with its digest; a damaged one is removed and made again. Rows that are
+    in memory only are not cached.
+
+    Args:
+        found: Rows to change.
+        change: Function of a batch (lists by column) that returns the columns that it changes.
+        name: Hash of `found`, of the function and of all that it depends on.
+        features: Types of the resulting columns; None to infer them.
+        remove: Columns that the result does not keep.
+        with_indices: True to pass the row numbers as a second argument.
+        batch: Rows in a batch.
+        description: Text of the progress bar in a terminal; empty shows none.
+    """
+    import datasets
+
+    there = [Path(file["filename"]) for file in found.cache_files]
     kept = there[0].with_name(f"cache-{name}.arrow") if there else None
     note = kept.with_name(f"{kept.name}.sha256") if kept else None
-    if kept and note and kept.exists() and not (note.exists() and note.read_bytes() == _digest(kept).encode()):
-        if note.exists():
+    if kept and note and not (kept.exists() and note.exists() and note.read_bytes() == _digest(kept).encode()):
+        if kept.exists() and note.exists():
             print(f"{kept}: this cached file is damaged; reading the data again", file=sys.stderr)
-        kept.unlink()
-    made = found.map(
-        take, batched=True, with_indices=True, remove_columns=columns, features=_features(kinds), new_fingerprint=name
-    )
-    if kept and note and kept.exists():
+        kept.unlink(missing_ok=True)
+        note.unlink(missing_ok=True)
+    hide = not (description and sys.stderr.isatty()) and not datasets.are_progress_bars_disabled()
+    if hide:
+        datasets.disable_progress_bars()
+    try:
+        made = found.map(
+            change,
+            batched=True,
+            batch_size=batch,
+            writer_batch_size=batch,
+            with_indices=with_indices,
+            remove_columns=list(remove),
+            features=features,
+            # Without a given name, `datasets` would hash the code of `change`, but not of the functions that it calls.
+            new_fingerprint=name,
+            desc=description or None,
+        )
+    finally:
+        if hide:
+            datasets.enable_progress_bars()
+    if kept and note and kept.exists() and not note.exists():
         write_atomically(note, _digest(kept))
     return made

@@ -132,14 +132,9 @@ def _with_texts(
     def change(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
         return {column: [changed(text) for text in rows[column]]}
 
-    import datasets
+    from s2s.data.caching import map_cached, named
 
-    from s2s.data.caching import named
-
-    # Without a given name, `datasets` would name the result by a hash of the function above.
-    name = named(dataset._fingerprint, column, how)
-    datasets.disable_progress_bars()
-    return dataset.select_columns(["source", "target"]).map(change, batched=True, new_fingerprint=name)
+    return map_cached(dataset.select_columns(["source", "target"]), change, named(dataset._fingerprint, column, how))
 
 
 def check_columns(settings: LearnedPairs, section: str = "data") -> None:

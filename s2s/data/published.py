@@ -9,6 +9,7 @@ import base64
 import json
 import unicodedata
 from collections.abc import Callable
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -19,6 +20,7 @@ from s2s.errors import UserError
 _SPECIALS = 4
 _UNK = 3
 _SPACE = "▁"
+_CAPITALS = " ".join("ABCDEFGHIJKLMNOPQRSTUVWXYZΑΒΓΔАБВГ")
 
 
 def pack_sentencepiece(pieces: list[str], model: bytes) -> bytes:
@@ -78,18 +80,32 @@ class SentencePieces:
     def __init__(self, found: dict[str, Any]) -> None:
         self._names = ["", "", "", "⁇", *found["pieces"]]
         self._numbers = {piece: number for number, piece in enumerate(self._names) if number >= _SPECIALS}
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=base64.b64decode(found["model"]))
+        self._model = base64.b64decode(found["model"])
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=self._model)
         self.size = len(self._names)
+        self.lowercase = _writes_lowercase(self)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Return the token ids of each text."""
-        return [self.encode_continuation(text) for text in texts]
+        return [self._encode(text, self._processor) for text in texts]
 
     def encode_continuation(self, text: str) -> list[int]:
-        """Return the token ids of a text."""
+        """Return the token ids of a text that continues a word: no space is added before it."""
+        return self._encode(text, self._continuing)
+
+    @cached_property
+    def _continuing(self) -> sentencepiece.SentencePieceProcessor:
+        from sentencepiece import sentencepiece_model_pb2
+
+        proto: Any = sentencepiece_model_pb2  # its classes are made at run time
+        model = proto.ModelProto.FromString(self._model)
+        model.normalizer_spec.add_dummy_prefix = False
+        return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
+
+    def _encode(self, text: str, processor: sentencepiece.SentencePieceProcessor) -> list[int]:
         code = text[: text.find("<<") + 2] if text.startswith(">>") and "<<" in text else ""
         pieces = [code] if code else []
-        pieces += self._processor.encode(text[len(code) :], out_type=str)
+        pieces += processor.encode(text[len(code) :], out_type=str)
         return [self._numbers.get(piece, _UNK) for piece in pieces]
 
     def decode(self, ids: list[int]) -> str:
@@ -108,22 +124,55 @@ class JsonPieces:
     """
 
     def __init__(self, pieces: list[str], definition: str) -> None:
-        self._tokenizer = _from_json(definition)
+        self._tokenizer, self._definition = _from_json(definition), definition
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._names = ["", "", "", "⁇", *pieces]
         self._theirs = [self._tokenizer.token_to_id(piece) for piece in pieces]
         self._numbers = {theirs: number for number, theirs in enumerate(self._theirs, start=_SPECIALS)}
         self.size = len(self._names)
+        self.lowercase = _writes_lowercase(self)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Return the token ids of each text."""
         found = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-        return [[self._numbers.get(theirs, _UNK) for theirs in each.ids] for each in found]
+        return [self._own_ids(each.ids) for each in found]
 
     def encode_continuation(self, text: str) -> list[int]:
-        """Return the token ids of a text."""
-        return self.encode([text])[0]
+        """Return the token ids of a text that continues a word: no space is added before it.
+
+        Raises:
+            UserError: The tokens are WordPieces, which this library splits only from the beginning of a word.
+        """
+        if self._word_pieces and text[:1].isalnum():
+            what = f"{text!r} would continue a word, which tokens of a WordPiece model in JSON cannot do here"
+            raise UserError(what, remedy="put a space before it")
+        return self._own_ids(self._continuing.encode(text, add_special_tokens=False).ids)
+
+    @cached_property
+    def _continuing(self) -> Any:
+        tokenizer = _from_json(json.dumps(_without_first_space(json.loads(self._definition))))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
+
+    @cached_property
+    def _word_pieces(self) -> str:
+        """The mark of a token that continues a word; empty if the model is no WordPiece."""
+        model = json.loads(self._definition)["model"]
+        return model["continuing_subword_prefix"] if model["type"] == "WordPiece" else ""
+
+    @cached_property
+    def _bytes(self) -> Any:
+        """Decoder of tokens that are bytes; None if tokens are text."""
+        from tokenizers import decoders
+
+        definition = json.loads(self._definition)
+        parts = json.dumps([definition.get("pre_tokenizer"), definition.get("decoder")])
+        return decoders.ByteLevel() if '"ByteLevel"' in parts else None
+
+    def _own_ids(self, theirs: list[int]) -> list[int]:
+        return [self._numbers.get(each, _UNK) for each in theirs]
 
     def decode(self, ids: list[int]) -> str:
         """Convert token ids to text; an unknown token becomes ⁇."""
@@ -137,8 +186,39 @@ class JsonPieces:
         return " ".join(text.strip() for text in texts if text.strip())
 
     def show(self, piece: int) -> str:
-        """Return a token as text for display."""
-        return self._names[piece]
+        """Return a token as text for display, with `▁` for a space."""
+        name, mark = self._names[piece], self._word_pieces
+        if mark:
+            return name.removeprefix(mark) if name.startswith(mark) and name != mark else _SPACE + name
+        if self._bytes is None:
+            return name
+        text = self._bytes.decode([name])
+        # A part of a character is shown as in the file.
+        return name if "\ufffd" in text else text.replace(" ", _SPACE)
+
+
+def _without_first_space(part: Any) -> Any:
+    """Return a definition, or a part of one, that adds no space before a text."""
+    if isinstance(part, list):
+        return [_without_first_space(each) for each in part if not _is_prepend(each)]
+    if not isinstance(part, dict):
+        return part
+    changed = {key: None if _is_prepend(each) else _without_first_space(each) for key, each in part.items()}
+    if part.get("type") == "Metaspace":
+        changed["prepend_scheme"] = "never"
+    if part.get("type") == "ByteLevel":
+        changed["add_prefix_space"] = False
+    return changed
+
+
+def _is_prepend(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "Prepend"
+
+
+def _writes_lowercase(tokenizer: "SentencePieces | JsonPieces") -> bool:
+    """Return True if a text with capital letters loses them in the tokens."""
+    text = tokenizer.decode(tokenizer.encode([_CAPITALS])[0])
+    return text == text.lower()
 
 
 _GOES_ON = "##"

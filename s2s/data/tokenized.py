@@ -6,7 +6,6 @@
 
 import hashlib
 import math
-import sys
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, Protocol
 import numpy as np
 from jaxtyping import Int
 
+from s2s.data.caching import map_cached
 from s2s.data.sources import Corpus, Part, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
@@ -234,26 +234,15 @@ def _tokenize_columns(dataset: "datasets.Dataset", tokenizers: Mapping[str, Toke
 
     versions = (package_version("s2s"), package_version("sentencepiece"), unicodedata.unidata_version)
     parts = (dataset._fingerprint, *(tokenizer.digest for tokenizer in tokenizers.values()), *versions)
-    tokens = datasets.List(datasets.Value("int32"))
-    # The progress bar is for a terminal only.
-    hide = not (sys.stderr.isatty() or datasets.are_progress_bars_disabled())
-    if hide:
-        datasets.disable_progress_bars()
-    try:
-        return dataset.map(
-            tokenize,
-            batched=True,
-            batch_size=10_000,
-            writer_batch_size=10_000,
-            remove_columns=dataset.column_names,
-            features=datasets.Features(dict.fromkeys(tokenizers, tokens)),
-            # Without a given name, `datasets` would pickle the tokenizers to name the result.
-            new_fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32],
-            desc="Tokenizing",
-        )
-    finally:
-        if hide:
-            datasets.enable_progress_bars()
+    return map_cached(
+        dataset,
+        tokenize,
+        hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32],
+        datasets.Features(dict.fromkeys(tokenizers, datasets.List(datasets.Value("int32")))),
+        remove=dataset.column_names,
+        batch=10_000,
+        description="Tokenizing",
+    )
 
 
 @dataclass(frozen=True)

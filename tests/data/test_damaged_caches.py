@@ -4,11 +4,15 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from datasets import config
 
 from s2s.data import caching
-from s2s.data.pairs import load_split
+from s2s.data.pairs import load_split, prefixed
+from s2s.data.tokenized import encode_corpus
+from s2s.data.tokenizers import SPECIAL_TOKENS, train
+from s2s.recipe.schema import PieceSettings
 from s2s.tasks.translation.recipe import DataSettings
 
 ROWS = [("a dog", "ein Hund"), ("a cat", "eine Katze")]
@@ -68,6 +72,36 @@ def test_cache_each_file_of_a_cached_corpus_that_was_damaged_is_made_again(cache
         assert f"{path}: this cached file is damaged" in said or (damage is Path.unlink and "cache-" in path.name)
         assert _rows(settings) == ROWS
         assert "damaged" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(path.read_bytes()[:40]), lambda path: _other_tokens(path)])
+def test_cache_damaged_tokens_and_changed_texts_are_made_again(cache, settings, damage, capfd):
+    tokenizer = train([], PieceSettings(kind="bytes"), "text")
+
+    def tokens() -> list[tuple[list[int], list[int]]]:
+        data = encode_corpus(prefixed(load_split(settings, "train"), "to German: "), tokenizer, tokenizer)
+        return [data.pair(row) for row in range(len(data))]
+
+    expected = [(tokenizer.encode(f"to German: {source}"), tokenizer.encode(target)) for source, target in ROWS]
+    before = set(cache.rglob("*.arrow")) if _rows(settings) else set()
+    assert tokens() == expected
+    made = sorted(set(cache.rglob("*.arrow")) - before)
+    assert len(made) == 2
+    for path in made:
+        capfd.readouterr()
+        damage(path)
+        assert tokens() == expected
+        assert f"{path}: this cached file is damaged" in capfd.readouterr().err
+    assert tokens() == expected
+    assert capfd.readouterr().err == ""
+
+
+def _other_tokens(path: Path) -> None:
+    content = path.read_bytes()
+    text, ids = b"dog", np.frombuffer(b"dog", np.uint8).astype("<i4") + len(SPECIAL_TOKENS)
+    changed = content.replace(text, b"fox").replace(ids.tobytes(), ids[::-1].tobytes())
+    assert changed != content
+    path.write_bytes(changed)
 
 
 def test_cache_removes_files_of_killed_processes_only(cache, settings):

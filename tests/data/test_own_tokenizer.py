@@ -61,13 +61,29 @@ def theirs(request, tmp_path) -> tokenizers.Tokenizer:
     return tokenizers.Tokenizer.from_file(str(tmp_path / "own.json"))
 
 
+def _shown(theirs: tokenizers.Tokenizer, token: int) -> str:
+    name = theirs.id_to_token(token)
+    if isinstance(theirs.model, tokenizers.models.WordPiece):
+        return "<unk>" if name == "[UNK]" else name[2:] if name.startswith("##") and name != "##" else f"▁{name}"
+    if not isinstance(theirs.decoder, tokenizers.decoders.ByteLevel):
+        return name
+    # the table of GPT-2: bytes without a character of their own are shifted by 256
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    table = {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
+    try:
+        return bytes(table[c] for c in name).decode().replace(" ", "▁")
+    except UnicodeDecodeError:
+        return name
+
+
 def test_own_json_tokenizer_gives_its_own_tokens(theirs, tmp_path):
     tokenizer = train([], PieceSettings(model=str(tmp_path / "own.json")), "shared")
     tokenizer.save(tmp_path, "shared")
     for each in (tokenizer, Tokenizer.load(tmp_path, "shared")):
         for text in [*TEXTS[:40], "① ﬁne   spaces", "Ωmega"]:
             found = theirs.encode(text, add_special_tokens=False)
-            names = [theirs.id_to_token(i).replace("[UNK]", "<unk>") for i in found.ids]
+            names = [_shown(theirs, i) for i in found.ids]
             tokens = each.encode(text)
             assert each.tokens(tokens) == names
             if UNK not in tokens:
@@ -76,6 +92,69 @@ def test_own_json_tokenizer_gives_its_own_tokens(theirs, tmp_path):
     special = [each for each in theirs.get_added_tokens_decoder().values() if each.special]
     has_unknown = theirs.token_to_id("<unk>") is not None and not any(each.content == "<unk>" for each in special)
     assert tokenizer.size == theirs.get_vocab_size() - len(special) - has_unknown + len(SPECIAL_TOKENS)
+
+
+def _check_continuation(tokenizer: Tokenizer, text: str) -> None:
+    """Tokens of a text in two parts are those of the whole text where no token joins the parts."""
+    assert tokenizer.decode([*tokenizer.encode(text), *tokenizer.encode_continuation(".")]) == f"{text}."
+    assert tokenizer.tokens(tokenizer.encode_continuation(".")) == ["."]
+    word = text.split()[-1]
+    for cut in range(1, len(word)):
+        parts = [*tokenizer.encode(word[:cut]), *tokenizer.encode_continuation(word[cut:])]
+        assert tokenizer.decode(parts) == word
+        assert "▁" not in "".join(tokenizer.tokens(tokenizer.encode_continuation(word[cut:])))
+
+
+def test_own_sentencepiece_model_continues_a_word_without_a_space(file):
+    _check_continuation(train([], PieceSettings(model=str(file)), "shared"), "Der Hund")
+
+
+@pytest.mark.parametrize("kind", ["metaspace", "prepend", "bytes"])
+def test_own_json_tokenizer_continues_a_word_without_a_space(kind, tmp_path):
+    if kind == "bytes":
+        made = tokenizers.ByteLevelBPETokenizer(add_prefix_space=True)
+        made.train_from_iterator(TEXTS, vocab_size=400)
+    elif kind == "prepend":
+        # as Llama's: a normalizer puts the space there
+        made = tokenizers.Tokenizer(tokenizers.models.Unigram())
+        made.normalizer = tokenizers.normalizers.Sequence(
+            [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")]
+        )
+        made.decoder = tokenizers.decoders.Sequence(
+            [tokenizers.decoders.Replace("▁", " "), tokenizers.decoders.Fuse(), tokenizers.decoders.Strip(" ", 1, 0)]
+        )
+        made.train_from_iterator(TEXTS, tokenizers.trainers.UnigramTrainer(vocab_size=300, unk_token="<unk>"))
+    else:
+        made = tokenizers.SentencePieceUnigramTokenizer()
+        made.train_from_iterator(TEXTS, vocab_size=300, special_tokens=["<unk>"], unk_token="<unk>")
+    made.save(str(tmp_path / "own.json"))
+    _check_continuation(train([], PieceSettings(model=str(tmp_path / "own.json")), "shared"), "Der Hund")
+
+
+def test_own_wordpiece_in_json_continues_with_punctuation_only(tmp_path):
+    made = tokenizers.BertWordPieceTokenizer(lowercase=False)
+    made.train_from_iterator(TEXTS, vocab_size=300)
+    made.save(str(tmp_path / "own.json"))
+    tokenizer = train([], PieceSettings(model=str(tmp_path / "own.json")), "shared")
+    assert tokenizer.encode_continuation(".") == tokenizer.encode(".")
+    with pytest.raises(UserError, match="'e' would continue a word"):
+        tokenizer.encode_continuation("e")
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_own_tokenizers_tell_if_they_lowercase(lowercase, tmp_path):
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS),
+        model_prefix=str(tmp_path / "own"),
+        vocab_size=400,
+        minloglevel=2,
+        normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
+    )
+    made = tokenizers.BertWordPieceTokenizer(lowercase=lowercase)
+    made.train_from_iterator(TEXTS, vocab_size=300)
+    made.save(str(tmp_path / "own.json"))
+    for name in ("own.model", "own.json"):
+        assert train([], PieceSettings(model=str(tmp_path / name)), "shared").writes_lowercase == lowercase
 
 
 @pytest.mark.slow
