@@ -2,7 +2,6 @@
 
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
 import click
 
@@ -17,7 +16,7 @@ _seconds = partial(click.option, type=options.Number(0, min_open=True), show_def
 
 
 @options.command(epilog=options.examples("s2s serve runs/translate runs/classes --port 8080"))
-@click.argument("runs", nargs=-1, required=True, type=options.FILE, metavar="RUN [RUN]...")
+@click.argument("words", nargs=-1, required=True, metavar="RUN [RUN]... [section.key=value]...")
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Interface to bind; 0.0.0.0 listens on all interfaces."
 )
@@ -39,7 +38,7 @@ _seconds = partial(click.option, type=options.Number(0, min_open=True), show_def
     help="Accept requests for this host name, such as that of a proxy; may be repeated.",
 )
 def serve(
-    runs: tuple[Path, ...],
+    words: tuple[str, ...],
     host: str,
     port: int,
     lines: int,
@@ -61,7 +60,10 @@ def serve(
     """
     from s2s.run.folder import open_ensemble
 
-    found = [open_ensemble(run, tasks=["translation", "text-to-text", "classification"]) for run in runs]
+    runs, overrides = options.paths_and_overrides(words)
+    if not runs:
+        raise UserError(f"{words[0]!r} overrides a run, but there is none", remedy="name a run's folder before it")
+    found = [open_ensemble(run, overrides, ["translation", "text-to-text", "classification"]) for run in runs]
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
         raise UserError(
             f"the server needs {', '.join(missing)}",

@@ -71,7 +71,7 @@ def make_batches(source_lengths: Lengths, target_lengths: Lengths, budget: int, 
     if len(longest) == 0:
         return []
     if longest.max() > budget:
-        what = f"a batch has at most {budget} tokens, but the example in row {longest.argmax()} has {longest.max()}"
+        what = f"a batch has at most {budget} tokens, but the longest example has {longest.max()}"
         remedy = f"set batches.tokens={longest.max()} or higher, or batches.max_length={budget} or lower"
         raise UserError(what, where="batches.tokens", remedy=remedy)
     generator = np.random.default_rng([seed % 2**64, epoch])

@@ -93,9 +93,11 @@ class CorruptedText:
     ) -> None:
         self.texts, self.prefix, self.size, self.share, self.span = texts, prefix, size, share, span
         room = max_length - 1 - len(prefix)
-        if room < 1:
+        tokens, spans = masked_counts(np.arange(1, room + 1), share, span)
+        # Of many small spans, the target with its sentinels is longer than the window.
+        if room < 1 or not (fits := tokens + spans + 1 <= max_length).any():
             raise UserError("leaves no space for text after the prefix", "batches.max_length", "raise it")
-        self.numbers, self.first, self.lengths = windows(texts.lengths, room)
+        self.numbers, self.first, self.lengths = windows(texts.lengths, int(np.count_nonzero(fits)))
         if not len(self.lengths):
             raise UserError("there is no text for span corruption", "data.corpora", "name a corpus with text")
         tokens, spans = masked_counts(self.lengths, share, span)

@@ -33,8 +33,8 @@ class Dropout(nn.Module):
 
     The scale, 1 / (1 − rate), keeps the mean. On a CPU, drawing random numbers costs more than the arithmetic.
     Therefore one 64-bit random word decides about eight numbers, with eight bits for each: the rate is rounded to a
-    multiple of 1/256, from 1/256 to 255/256, and the scale is that of the rounded rate. Other devices use torch's own
-    dropout.
+    multiple of 1/256, from 1/256 to 255/256, and the scale is that of the rounded rate; in bf16 it is rounded by up
+    to 0.4 %, as in torch's dropout. Other devices use torch's own dropout.
 
     Args:
         rate: Probability of setting a number to zero, in [0, 1).

@@ -229,8 +229,8 @@ class OptimizationSettings(Section):
     """Weight decay of matrices; biases, norms and embeddings are exempt."""
     l1: NonNegativeFloat = 0.0
     """L1 penalty: adds this times the sum of absolute values to the loss, for the same tensors as `weight_decay`. With
-    `adamw` and `muon` it is decoupled: each weight moves toward zero by this times the learning rate, and stops at
-    zero."""
+    `adamw`, `adafactor` and `muon` it is decoupled: each weight moves toward zero by this times the learning rate, and
+    stops at zero."""
     clip: PositiveFloat | None = 1.0
     """Gradient clipping: maximum global gradient norm; null disables it."""
     ema: Share | None = None

@@ -232,7 +232,7 @@ class Run:
 
         Args:
             nbest: Candidates per line, at most the beam size.
-            beam: Beam size; None: the recipe's.
+            beam: Beam size of a search, also where the recipe samples; None: as the recipe says.
             task: See `translate`. If a task has a list of answers, they are the candidates, their scores are log
                 probabilities, and there is no beam.
             before_step: Called before each decoder step, possibly from several threads. An exception that it raises
@@ -255,7 +255,7 @@ class Run:
             return self._chosen(filled, answers, nbest, before_step)
         run = self._writer
         if beam is not None:
-            decoding = run.recipe.decoding.model_copy(update={"beam": beam})
+            decoding = run.recipe.decoding.model_copy(update={"beam": beam, "sample": False})
             run = replace(run, recipe=run.recipe.model_copy(update={"decoding": decoding}))
         forced = None if prefixes is None else check_texts(prefixes, "prefixes")
         if forced is not None and len(forced) != len(filled):

@@ -48,7 +48,7 @@ class RequestHandler:
         found = []
         for name, run in self.runs.items():
             decoding = dict(run.recipe).get("decoding")
-            beam = decoding.beam if decoding else None
+            beam = None if decoding is None or decoding.sample else decoding.beam
             found.append(Served(name=name, task=run.task, answers=_path(run), beam=beam, tasks=_tasks(run)))
         return found
 

@@ -73,7 +73,8 @@ class Service:
         except UserError as error:
             raise HTTPException(422, str(error)) from None
         sentences = [sentence for part in parts for sentence in part.sentences]
-        found = iter(await self._computed(wanted, sentences, request) if sentences else [])
+        # a text without sentences is asked for, too, so that the request's fields are checked
+        found = iter(await self._computed(wanted, sentences or lines[:1], request))
         translations = [join_sentences(part, list(islice(found, len(part.sentences)))) for part in parts]
         return Translations(run=name, translations=translations)
 

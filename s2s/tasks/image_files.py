@@ -9,7 +9,7 @@ import io
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,10 @@ def pixels_of(image: "Image", wanted: PixelSettings) -> Picture:
     from PIL.Image import Resampling, fromarray
     from PIL.ImageOps import exif_transpose
 
-    kind, image = image.format, exif_transpose(image)
+    kind = image.format
+    # A damaged note of the camera says nothing about its orientation; Pillow raises all kinds of errors.
+    with suppress(Exception):
+        image = exif_transpose(image)
     if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:  # type: ignore[operator]
         raise ValueError("parts of it are transparent, and nothing says what is behind them")
     # Pillow reads 16 bits of a PGM file into 32; its older versions do so with PNG files, too.

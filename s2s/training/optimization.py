@@ -53,7 +53,7 @@ _OPTIMIZERS: dict[OptimizerName, _Optimizer] = {
     "sgd": _Optimizer(optim.SGD, _MOMENTUM, _FUSED),
     "muon": _Optimizer(Muon, _MOMENTUM, _AS_LARGE_AS_ADAMW, decoupled=True, others="adamw"),
     "adadelta": _Optimizer(optim.Adadelta, _EPSILON),
-    "adafactor": _Optimizer(optim.Adafactor, {}),
+    "adafactor": _Optimizer(optim.Adafactor, {}, decoupled=True),
     "adagrad": _Optimizer(optim.Adagrad, _EPSILON),
     "adamax": _Optimizer(optim.Adamax, _ADAM),
     "asgd": _Optimizer(optim.ASGD, {}),

@@ -78,6 +78,9 @@ def test_api_lines_are_translated_as_by_the_command(small_world, tmp_path):
         row.split("\t")[1] for row in shown if row[0] != "2"
     ]
     assert run.candidates(LINES, nbest=2, beam=2) == s2s.load(small_world / "runs/t").candidates(LINES, nbest=2, beam=2)
+    # a beam asks for a search of a run that samples, too
+    samples = s2s.load(small_world / "runs/t", overrides={"decoding.sample": True})
+    assert samples.candidates(LINES, nbest=2, beam=2) == best != samples.candidates(LINES, nbest=2)
 
 
 def test_api_warnings_point_to_the_line_of_the_caller(small_world):

@@ -68,5 +68,9 @@ def test_corruption_texts_are_drawn_by_seed_and_row_and_their_lengths_are_known_
     numbers, _, _ = windows(np.array([40, 3, 90, 17]), 30)
     joined = [[p for n, w in zip(numbers, whole, strict=True) if n == text for p in w] for text in range(4)]
     assert joined == texts
+    # many spans of one token, whose sentinels make the target longer than the window
+    dense = CorruptedText(lists([list(range(4, 494))]), np.array([], np.int64), SIZE, 0.6, 1.0, 50)
+    assert max(dense.source_lengths.max(), dense.target_lengths.max()) <= 50
+    assert dense.lengths.sum() == 490
     pieces, spans = masked_counts(np.array([512]), 0.15, 3.0)
     assert (pieces.tolist(), spans.tolist()) == ([77], [26])

@@ -74,7 +74,9 @@ def test_cache_each_file_of_a_cached_corpus_that_was_damaged_is_made_again(cache
         assert "damaged" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(path.read_bytes()[:40]), lambda path: _other_tokens(path)])
+@pytest.mark.parametrize(
+    "damage", [lambda path: path.write_bytes(path.read_bytes()[:40]), lambda path: _other_tokens(path)]
+)
 def test_cache_damaged_tokens_and_changed_texts_are_made_again(cache, settings, damage, capfd):
     tokenizer = train([], PieceSettings(kind="bytes"), "text")
 

@@ -228,8 +228,9 @@ def test_images_depth_turn_and_transparency_of_a_file_are_kept_or_refused(tmp_pa
     turned = Image.Exif()
     turned[0x0112] = 3
     grey.rotate(180).save(tmp_path / "turned.png", exif=turned)
+    grey.save(tmp_path / "damaged-exif.png", exif=b"Exif\0\0garbage")
     expected = read_image(tmp_path / "8.png", ImageDataSettings(size=6))
-    for name in ("16.png", "16.pgm", "opaque.png", "turned.png"):
+    for name in ("16.png", "16.pgm", "opaque.png", "turned.png", "damaged-exif.png"):
         assert (read_image(tmp_path / name, ImageDataSettings(size=6)) == expected).all(), name
     with pytest.raises(UserError, match=r"32.tif: cannot be read: a pixel has 32 bits"):
         read_image(tmp_path / "32.tif", ImageDataSettings(size=6))

@@ -1,15 +1,17 @@
 """Built-in plural and acceptability tasks, compared with an independent recognizer."""
 
 import itertools
+import random
 from functools import cache
 
 import pytest
 
-from s2s.data.phrasebook import ACCEPTABILITY, judgements, numbered
+from s2s.data.phrasebook import ACCEPTABILITY, acceptability, judgements, numbered
 from s2s.data.phrasebook.acceptability import RULES
 from s2s.data.phrasebook.clauses import Clause, _german_verbs, noun_phrase
 from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, NOMINATIVE, SINGULAR, THEY, unmarked
 from s2s.data.phrasebook.lexicon import adjectives, adverbs, all_nouns, verbs
+from s2s.data.phrasebook.scenes import Chooser
 
 DETERMINERS = ("the", "a", "this", "my", "his", "our", "no", "")
 ADVERBS = {adverb.german for adverb in adverbs("any", "past", "future", "habit", "mid")}
@@ -112,6 +114,18 @@ def test_acceptability_breaks_the_grammar_exactly_in_wrong_sentences():
     assert wrong == []
     assert {one.rule for one in found} == {"", *RULES}
     assert 0.44 < sum(one.rule == "" for one in found) / len(found) < 0.56
+
+
+def test_acceptability_puts_no_dative_where_it_is_right_without_an_accusative(monkeypatch):
+    # "Die Frau schreibt meiner Zeitung."
+    (writing,) = [verb for verb in verbs("transitive") if verb.bare == "schreiben"]
+    monkeypatch.setattr(acceptability, "verbs", lambda table: (writing,))
+    asked = []
+    monkeypatch.setattr(acceptability, "_in_case", lambda phrase, place, case: asked.append((place, case)))
+    for seed in range(300):
+        choose = Chooser(random.Random(seed))
+        RULES["object"](choose, acceptability._scene(choose))
+    assert set(asked) == {(ACCUSATIVE, NOMINATIVE)}
 
 
 def test_phrasebook_plurals_change_the_subject_and_the_verb_alone():

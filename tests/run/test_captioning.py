@@ -110,6 +110,20 @@ def test_captioning_resume_is_bit_identical(place, monkeypatch):
         assert all(one[name].equal(two[name]) for name in one)
 
 
+def test_caption_attention_of_a_model_without_attention_is_refused_before_the_search(place, monkeypatch):
+    _train("model.kind=gru", "model.encoder_layers=1", "training.updates=1", "training.warmup=0", "run.dir=gru")
+    Image.fromarray(np.zeros((16, 16, 3), np.uint8)).save("0.png")
+    monkeypatch.setattr("s2s.tasks.captioning.figures.write", lambda *given: pytest.fail("captions were computed"))
+    with pytest.raises(UserError, match="gru: the model has no attention to draw"):
+        CliRunner().invoke(
+            commands,
+            ["caption", "gru", "0.png", "--attention", "looks.png"],
+            standalone_mode=False,
+            catch_exceptions=False,
+        )
+    assert not Path("looks.png").exists()
+
+
 def test_caption_command_matches_the_evaluation_and_draws_attention(trained, tmp_path, monkeypatch):
     run, _ = trained
     monkeypatch.chdir(tmp_path)

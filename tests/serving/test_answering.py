@@ -62,6 +62,7 @@ def test_server_width_of_a_request_is_that_of_its_longest_text_and_its_beam(answ
 def test_server_samples_may_be_more_than_the_beam_holds():
     sampled = RequestHandler({"drawn": _run({"free": _pairs(None)}, sample=True)}, Limits(tokens=30))
     assert sampled.check(GenerationRequest("drawn", nbest=7), ["abc", "a"]) == 3 * 7
+    assert [each.beam for each in sampled.served()] == [None]
     with pytest.raises(UserError, match="nbest: is 7, but the beam holds 2"):
         sampled.check(GenerationRequest("drawn", nbest=7, beam=2), ["abc"])
 

@@ -83,6 +83,7 @@ def test_server_translates_the_sentences_of_a_text_one_by_one(server, loaded):
     assert [each["text"] for each in others] == texts[1:]
     for more, said in (
         ({"nbest": 2}, "nbest: does not apply"),
+        ({"text": "", "task": "q"}, "has no tasks to name"),
         ({"text": "Go now. Do it. Say so. Yes."}, "4 sentences; a request"),
     ):
         status, refused = server.post("/translate", {"text": texts, "split_sentences": True} | more)
@@ -318,6 +319,8 @@ def _told(*words) -> str:
 def test_serve_refuses_unusable_runs_before_loading(small_runs, monkeypatch):
     assert "not a run" in _told(small_runs / "x")
     assert "a run is given twice" in _told(small_runs / "t", small_runs / "t")
+    assert "'decoding.beam=2' overrides a run, but there is none" in _told("decoding.beam=2")
+    assert "decoding.beem: unknown key" in _told(small_runs / "t", "decoding.beem=2")
     with bind_socket("127.0.0.1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]
@@ -332,8 +335,10 @@ def test_run_that_lies_in_a_cache_is_served_by_the_name_that_it_was_asked_for(sm
     monkeypatch.setattr("s2s.run.folder.resolve_run_path", lambda path: small_runs / "t")
     given = []
     monkeypatch.setattr("s2s.serving.listening.serve", lambda runs, place, *_: given.append((runs, place.close())))
-    CliRunner().invoke(commands, ["serve", str(tmp_path / "opus"), "--port", "0"], catch_exceptions=False)
+    words = ["serve", str(tmp_path / "opus"), "decoding.beam=3", "--port", "0"]
+    CliRunner().invoke(commands, words, catch_exceptions=False)
     assert {name: run.path for name, run in given[0][0].items()} == {"opus": small_runs / "t"}
+    assert given[0][0]["opus"].recipe.decoding.beam == 3
 
 
 def test_server_request_that_fails_by_our_fault_is_counted(loaded):

@@ -77,7 +77,7 @@ def test_l1_penalty_equals_a_loss_term_and_skips_biases_norms_and_embeddings(opt
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "adafactor"])
 def test_optimizers_decoupled_penalty_comes_after_the_step_and_leaves_numbers_at_zero(optimizer):
     ours, other = _model(), _model()
     with torch.no_grad():
@@ -142,6 +142,22 @@ CLASSES = {
 
 def test_optimizer_names_are_those_of_torch():
     assert {*OPTIMIZERS} == CLASSES.keys() - {"optimizer", "lbfgs", "sparseadam"}
+
+
+# the first step of sgd, asgd and radam is linear in the gradient, so both are the same; rprop has no decay
+@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name not in ("sgd", "asgd", "radam", "rprop")])
+def test_optimizers_decay_is_decoupled_where_the_l1_penalty_is(name):
+    moved = []
+    for decay in (0.0, 0.5):
+        model = _model().double()
+        optimization = OptimizerWrapper(model, _settings(optimizer=name, weight_decay=decay))
+        for tensor in model.parameters():
+            tensor.grad = torch.full_like(tensor, 0.3)
+        optimization.step(1, torch.tensor(1.0))
+        moved.append(model[1].weight.detach())
+    without, decayed = moved
+    shrunk = without - RATE * 0.5 * _model().double()[1].weight.detach()
+    assert torch.allclose(decayed, shrunk, atol=1e-9, rtol=1e-6) == (name in ("adamw", "muon", "adafactor"))
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

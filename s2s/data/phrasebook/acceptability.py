@@ -136,7 +136,13 @@ def _object_in_another_case(choose: Chooser, scene: _Scene) -> str | None:
     cases = [case for case in (NOMINATIVE, ACCUSATIVE, DATIVE) if case != scene.case]
     if scene.case == ACCUSATIVE and _same_cases(scene.clause.subject):
         cases.remove(NOMINATIVE)
-    wrong = _in_case(scene.object, scene.case, choose.even(cases))
+    case = choose.even(cases)
+    if case == DATIVE and scene.clause.verb.bare == "schreiben":
+        # "Die Frau schreibt meiner Zeitung": the dative alone is right, too.
+        if NOMINATIVE not in cases:
+            return None
+        case = NOMINATIVE
+    wrong = _in_case(scene.object, scene.case, case)
     return _rendered(scene.with_object(wrong), scene.front) if wrong else None
 
 

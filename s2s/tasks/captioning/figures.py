@@ -16,7 +16,8 @@ from s2s.errors import Refuse, UserError
 from s2s.files import write_atomically
 from s2s.models.base import Seq2Seq
 from s2s.tasks.base import LoadedModel
-from s2s.tasks.captioning.generation import Look, length_settings, looks, write
+from s2s.tasks.captioning.data import positions_of
+from s2s.tasks.captioning.generation import Look, attention, length_settings, looks, write
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.image_files import Pixels, read_some
 from s2s.training import figures
@@ -114,8 +115,6 @@ class CaptionedFiles:
     def save(self, path: Path) -> None:
         """Draw the attention maps as a PNG file or as a self-contained HTML page, by the file's extension."""
         check_ending(path)
-        if not self.looks:
-            raise UserError("the model has no attention to draw", where=self.run, remedy="name another run")
         title = f"{self.run}: attention of each word to the image"
         if path.suffix == ".html":
             captions = [caption for row, caption in enumerate(self.captions) if row not in self.refused]
@@ -148,6 +147,8 @@ def caption_files(
     seen: list[Look] = []
     if read:
         pixels = np.stack(list(read.values()))
+        if with_looks and attention(run.model, pixels[:1], [[]], positions_of(recipe)) is None:
+            raise UserError("the model has no attention to draw", where=str(run.path), remedy="leave out --attention")
         written = write(recipe, Generator(run.model, tokenizer, recipe.decoding), pixels)
         names = [files[row].name for row in read]
         seen = looks(recipe, run.model, tokenizer, pixels, written, names) if with_looks else []

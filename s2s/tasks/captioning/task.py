@@ -1,5 +1,6 @@
 """Captioning task: an encoder of images and a decoder of captions."""
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -172,7 +173,7 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
         log.log_validation(update, found, [Sample(*row) for row in rows][:_SAMPLES])
         _draw_captions(train_context, log, part.first(_DRAWN), written)
         if advice := describe_collapse(
-            [image.tobytes().hex() for image in part.pixels], captions, first_ones, "captions"
+            [hashlib.sha256(image.tobytes()).hexdigest() for image in part.pixels], captions, first_ones, "captions"
         ):
             log.info(advice)
         metric = recipe.validation.metric
