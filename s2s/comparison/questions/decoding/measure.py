@@ -65,7 +65,7 @@ def _all_sizes(comparison: Comparison) -> dict[str, Sizes]:
     """Sizes of the measurements by the prefix of their trials' part; at equal depth only a usual sentence."""
     every = comparison.sizes(SIZES)
     found = {part(sizes.rows): sizes for sizes in every}
-    if comparison.profile == "definitive" and can_have_equal_depth(comparison.candidates):
+    if comparison.profile != "quick" and can_have_equal_depth(comparison.candidates):
         found[EQUAL_DEPTH_PART] = replace(every[0], sources=(), targets=(TYPICAL,))
     return found
 

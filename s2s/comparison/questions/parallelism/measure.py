@@ -89,7 +89,7 @@ SIZES["definitive on a GPU"] = replace(SIZES["definitive"], lengths=tuple(2**k f
 def trials(comparison: Comparison) -> list[Trial]:
     """One trial that counts for each model, then the rounds, then those at equal depth."""
     found = [Trial(model, _WORK) for model in comparison.models] + round_trials(comparison.models)
-    if comparison.profile == "definitive" and can_have_equal_depth(comparison.candidates):
+    if comparison.profile != "quick" and can_have_equal_depth(comparison.candidates):
         found += round_trials(comparison.models, EQUAL_DEPTH_PART)
     return found
 
