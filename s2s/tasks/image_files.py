@@ -82,6 +82,8 @@ def pixels_of(image: "Image", wanted: PixelSettings) -> Picture:
     from PIL.ImageOps import exif_transpose
 
     kind = image.format
+    # Errors of damaged pixels are raised here, and not again by later calls.
+    image.load()
     # A damaged note of the camera says nothing about its orientation; Pillow raises all kinds of errors.
     with suppress(Exception):
         image = exif_transpose(image)

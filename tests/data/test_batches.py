@@ -102,7 +102,7 @@ def test_batches_of_one_epoch_never_change():
 
 
 def test_batches_pair_over_budget_is_named():
-    message = r"batches\.tokens: a batch has at most 8 tokens, but the example in row 1 has 9(.|\n)*batches\.tokens=9"
+    message = r"batches\.tokens: a batch has at most 8 tokens, but the longest example has 9(.|\n)*batches\.tokens=9"
     with pytest.raises(UserError, match=message):
         make_batches(np.array([1, 2, 8]), np.array([8, 9, 1]), 8, 1, 0)
     assert len(make_batches(np.array([1, 2, 8]), np.array([8, 9, 1]), 9, 1, 0)) == 3
