@@ -138,6 +138,9 @@ def caption_files(
     Args:
         with_looks: Compute attention maps.
         refuse: Receives the row and the error of each file that is missing or not an image.
+
+    Raises:
+        UserError: Attention maps are wanted, and the model has no attention.
     """
     recipe, (tokenizer,) = run.recipe, run.tokenizers
     read, refused = read_some(files, recipe.data)
