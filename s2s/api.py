@@ -11,6 +11,7 @@ Example:
 """
 
 import json
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -108,11 +109,13 @@ def read_recipe(recipe: str | Path, overrides: Overrides | None = None) -> Train
 def runs(folder: str | Path = "runs") -> "pandas.DataFrame":
     """List the runs in a folder with their test scores, as `s2s runs` does.
 
+    A damaged run is left out, with a warning.
+
     Returns:
         One row per run, with a column for each score.
 
     Raises:
-        UserError: There is no such folder, or a file of a run is damaged.
+        UserError: There is no such folder.
 
     Example:
         >>> import s2s
@@ -122,7 +125,11 @@ def runs(folder: str | Path = "runs") -> "pandas.DataFrame":
 
     from s2s.run.listing import list_runs, rows
 
-    return pandas.DataFrame(rows(list_runs(check_path("folder", folder))))
+    errors = list[UserError]()
+    found = list_runs(check_path("folder", folder), errors.append)
+    for error in errors:
+        warnings.warn(str(error), stacklevel=3)
+    return pandas.DataFrame(rows(found))
 
 
 @python_wording()

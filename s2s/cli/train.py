@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 import click
 
 from s2s.cli import options
-from s2s.errors import UserError, counted, quote_path
+from s2s.errors import UserError, counted, format_message, quote_path
 from s2s.launch import detect_torchrun
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _train_sweep(
     tell: Callable[[str], None],
 ) -> None:
     """Train the runs of a sweep, and print a table."""
-    from s2s.run.listing import format_runs, format_sweep, list_run
+    from s2s.run.listing import ListedRun, format_runs, format_sweep, list_run
     from s2s.run.sweep import check_all_trained, train_in_processes, train_sweep
 
     order = "one after another" if jobs == 1 else f"{jobs} at a time"
@@ -188,7 +188,15 @@ def _train_sweep(
         failed = train_in_processes(runs, jobs, overwrite, precision_of, print_error)
     else:
         failed = train_sweep(runs, console, overwrite, precision_of, print_error)
-    trained = [(run.values, list_run(run.folder)) for run in runs if (run.folder / "recipe.yaml").exists()]
+    trained = list[tuple[dict[str, str], ListedRun]]()
+    for run in runs:
+        try:
+            if (run.folder / "recipe.yaml").exists():
+                trained.append((run.values, list_run(run.folder)))
+        except UserError as error:
+            if run.folder not in failed:
+                print_error(format_message(str(error)))
+                failed.append(run.folder)
     is_sweep = any(run.values.keys() != {"seed"} for run in runs)
     click.echo(format_sweep(trained) if is_sweep else format_runs([run for _, run in trained]))
     check_all_trained(failed, len(runs))

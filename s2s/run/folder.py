@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
 MANIFEST = "manifest.json"
+TEST_SCORES = "evaluation-test.json"
 LOCK = ".lock"
 MEASURED = "another process is measuring in it"
 """Message of `run_lock` for a comparison."""

@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +13,10 @@ from s2s.errors import UserError
 from s2s.files import LARGE_BYTES
 from s2s.json_files import read_json
 from s2s.recipe.schema import RunSettings, SeedSettings, TrainRecipe
-from s2s.run.folder import RECIPE, flatten, identify_folder
+from s2s.run.folder import RECIPE, TEST_SCORES, flatten, identify_folder
 from s2s.run.tasks import read
 from s2s.training.validation import Validation
 
-_SCORES = "evaluation-test.json"
 _SEED = re.compile(r"-seed\d+$")
 _IN_OTHER_COLUMNS = ("name", "description", "task", "run", "seeds")
 
@@ -82,7 +81,7 @@ def list_run(path: Path) -> ListedRun:
     Raises:
         UserError: A file is damaged.
     """
-    scores, checkpoints = path / _SCORES, (path / "checkpoints").glob("[0-9]*")
+    scores, checkpoints = path / TEST_SCORES, (path / "checkpoints").glob("[0-9]*")
     found = (
         read_json(scores, _Evaluation, "evaluate the run again", LARGE_BYTES).summary.scores if scores.exists() else {}
     )
@@ -92,16 +91,26 @@ def list_run(path: Path) -> ListedRun:
     return ListedRun(path, read(path / RECIPE), int(last.name) if last else 0, found, best)
 
 
-def list_runs(folder: Path) -> list[ListedRun]:
+def list_runs(folder: Path, refuse: Callable[[UserError], object]) -> list[ListedRun]:
     """Read the recipes and the scores of all runs in a folder, in the order of their names.
 
+    Args:
+        folder: Folder that contains the runs.
+        refuse: Receives the error of a damaged run, which is left out.
+
     Raises:
-        UserError: There is no such folder, or a file of a run is damaged.
+        UserError: There is no such folder.
     """
     if not folder.is_dir():
         raise UserError("there is no such folder", str(folder), "name the folder that contains the runs")
     places = [path for path in sorted(folder.iterdir()) if (path / RECIPE).is_file() and not identify_folder(path)]
-    return [list_run(path) for path in places]
+    found = list[ListedRun]()
+    for path in places:
+        try:
+            found.append(list_run(path))
+        except UserError as error:
+            refuse(error)
+    return found
 
 
 def rows(runs: Sequence[ListedRun]) -> list[dict[str, object]]:

@@ -92,7 +92,7 @@ def plan_sweep(
         if resumed is None:
             folders.check_free(recipe, overwrite)
         runs.append(SweptRun(dict(map(_split, values)), recipe, path, tuple(words), resumed))
-    if len({run.folder for run in runs}) < len(runs):
+    if len({_serialize_settings(run.recipe) for run in runs}) < len(runs):
         raise UserError("two runs have the same values", "command line", "name each value once")
     return runs
 
@@ -119,12 +119,12 @@ def train_sweep(
 
     failed, precisions = list[Path](), _SharedPrecision(runs, precision_of)
     for number, run in enumerate(runs, start=1):
-        asked = None if run.resumed is None else folders.check_resumable(run.folder, run.resumed)
-        finished = asked is not None and training.is_finished(run.folder, asked)
-        line = f"run {number} of {len(runs)}: {run}{', finished before' if finished else ''}"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-        setup_process(run.recipe.device)
         try:
+            asked = None if run.resumed is None else folders.check_resumable(run.folder, run.resumed)
+            finished = asked is not None and training.is_finished(run.folder, asked)
+            line = f"run {number} of {len(runs)}: {run}{', finished before' if finished else ''}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            setup_process(run.recipe.device)
             if asked is None:
                 known = precisions.known() if run.recipe.device.precision == "auto" else None
                 precisions.start(run)
@@ -203,8 +203,11 @@ def _train_in_process(run: SweptRun, overwrite: bool, threads: str, precisions: 
 
     command = [str(run.path), *run.words]
     if run.resumed is not None:
-        if training.is_finished(run.folder, folders.check_resumable(run.folder, run.resumed)):
-            return ""
+        try:
+            if training.is_finished(run.folder, folders.check_resumable(run.folder, run.resumed)):
+                return ""
+        except UserError as error:
+            return format_message(str(error))
         command = [str(run.folder), "--resume", *run.resumed]
     command += [] if any(_key(word) == "device.threads" for word in command) else [threads]
     command += ["--overwrite"] if overwrite else []
@@ -251,6 +254,11 @@ def _check_resumed(folder: Path, words: Sequence[str]) -> tuple[str, ...]:
         remedy = "replace it with --overwrite instead of --resume, or name another folder with run.dir=DIR"
         raise UserError(f"was trained with another value of {', '.join(changed)}", str(folder), remedy)
     return changes
+
+
+def _serialize_settings(recipe: TrainRecipe) -> str:
+    """Return all settings but the folder: `0.1` and `0.10` name the same run, in two folders."""
+    return recipe.model_copy(update={"run": recipe.run.model_copy(update={"dir": None})}).model_dump_json()
 
 
 def _split(word: str) -> tuple[str, str]:

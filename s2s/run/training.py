@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from pydantic import BaseModel
 from rich.console import Console
 from torch import nn
 
@@ -19,13 +20,14 @@ from s2s.data.dataset import BaseBatch
 from s2s.data.sources import train_overlaps
 from s2s.data.tokenizers import Tokenizer, lowered_sizes
 from s2s.errors import UserError, counted, printable, quote_path
-from s2s.files import check_unlinked, read_file, remove_unfinished
+from s2s.files import LARGE_BYTES, check_unlinked, read_file, remove_unfinished
+from s2s.json_files import read_json
 from s2s.models.base import count_parameters
 from s2s.nn.precision import fp32_layers
 from s2s.recipe.schema import FineTunedRecipe, OptimizationSettings, PieceSettings, SearchRecipe, TrainRecipe
 from s2s.run import folder as folders
 from s2s.run import manifest
-from s2s.run.inference import data_hashes, evaluate, load_tokenizers
+from s2s.run.inference import data_hashes, evaluate, find_checkpoint, load_tokenizers
 from s2s.run.memory_check import check_memory, explain_oom
 from s2s.run.tasks import deserialize_recipe, read, schema_of, serialize_recipe, task_of
 from s2s.tasks.base import FIGURES, AnyContext, AnyTask, PreparedData, PrintFn, TrainContext
@@ -35,6 +37,7 @@ from s2s.training.checkpoint import (
     Progress,
     average_checkpoints,
     check_weights,
+    digest_of_weights,
     read_progress,
     read_training,
 )
@@ -51,6 +54,12 @@ from s2s.training.validation import count_without_improvement
 if TYPE_CHECKING:
     from s2s.run.init_from import Initialization, PretrainedRun
     from s2s.training.precision import PrecisionBenchmark
+
+
+class _Scores(BaseModel):
+    """The field of an evaluation that names the scored weights."""
+
+    weights: str | None
 
 
 def train(
@@ -88,15 +97,22 @@ def resume(
 
 
 def is_finished(folder: Path, recipe: TrainRecipe) -> bool:
-    """Return True if a run has had all its steps, or stopped early, and has its scores on the test set.
+    """Return True if a run has had all its steps, or stopped early, and the result is scored on the test set.
 
     Args:
         folder: Folder of the run.
         recipe: Its recipe, with the overrides of a resume.
     """
-    last = Checkpoints(folder).last()
-    if last is None or not (recipe.data.test is None or (folder / "evaluation-test.json").exists()):
+    last, scores = Checkpoints(folder).last(), folder / folders.TEST_SCORES
+    if last is None:
         return False
+    if recipe.data.test is not None:
+        if not scores.exists():
+            return False
+        scored = read_json(scores, _Scores, "delete the file; the run is then tested again", LARGE_BYTES)
+        # An evaluation before the end may have scored other weights.
+        if scored.weights != digest_of_weights(find_checkpoint(folder, None)):
+            return False
     progress, patience = read_progress(last), recipe.validation.patience
     stopped = patience is not None and count_without_improvement(progress.validations) >= patience
     return stopped or progress.update >= recipe.training.updates
@@ -452,6 +468,7 @@ def _restore(trainer: Trainer[nn.Module, BaseBatch], checkpoints: Checkpoints, p
             read_training(last)
     if then.updates != now.updates:
         checkpoints.prepare_extension()
+        (checkpoints.run / folders.TEST_SCORES).unlink(missing_ok=True)
         last = checkpoints.last()
         for place in (last, checkpoints.run):
             if place is not None:

@@ -40,6 +40,7 @@ _TRAINING = "training.safetensors"
 _STATE = "state.json"
 _WEIGHTS = "model.safetensors"
 _DEVICE = "device.txt"
+_AVERAGE = "average"
 _DIGEST, _WEIGHTS_DIGEST = "digest", "weights"
 _RESTORE = "restore the file, or delete this checkpoint and resume from an older one"
 
@@ -94,6 +95,8 @@ class Checkpoints:
     def save(self, model: nn.Module, training: dict[str, Tensor], progress: Progress, device: str) -> Path:
         """Write a checkpoint, named by its optimizer step, and prune older ones.
 
+        An averaged checkpoint is removed, because it has not learned from the newest steps.
+
         Args:
             model: Model with the weights for decoding.
             training: Tensors for resuming.
@@ -103,13 +106,15 @@ class Checkpoints:
         Returns:
             Folder of the checkpoint.
         """
+        if (self.folder / _AVERAGE).exists():
+            remove(self.folder / _AVERAGE)
         path = self._write(f"{progress.update:07d}", model, progress, training, device)
         self.prune()
         return path
 
     def save_average(self, model: nn.Module, progress: Progress) -> Path:
         """Write a checkpoint named `average`, for decoding only, and return its folder."""
-        return self._write("average", model, progress, None, None)
+        return self._write(_AVERAGE, model, progress, None, None)
 
     def _write(
         self, name: str, model: nn.Module, progress: Progress, training: dict[str, Tensor] | None, device: str | None
@@ -136,8 +141,7 @@ class Checkpoints:
     def prepare_extension(self) -> None:
         """Prepare a finished run for more optimizer steps.
 
-        This drops what a longer run would not have: the averaged checkpoint, and the validation of the last step,
-        unless a validation was due there.
+        This drops the validation of the last step, unless one was due there: a longer run would not have it.
         """
         last = self.last()
         if last is not None and int(last.name) % self.every:
@@ -145,8 +149,6 @@ class Checkpoints:
             in_turn = [validation for validation in progress.validations if validation.update != progress.update]
             progress = replace(progress, validations=in_turn)
             write_atomically(last / _STATE, _state_json(progress, last / _TRAINING, _saved(last, _WEIGHTS_DIGEST)))
-        if (self.folder / "average").exists():
-            remove(self.folder / "average")
 
     def all(self) -> list[Path]:
         """Return the checkpoints of training, oldest first; `average` is not among them."""

@@ -175,12 +175,26 @@ def test_sweep_trains_the_runs_of_each_value_and_resumes_them(tmp_path, monkeypa
 
     with pytest.raises(UserError, match="already contains a run"):
         _s2s(*words)
-    # finished runs are skipped; a lost one is trained, and one without its scores is resumed
+    # finished runs are skipped; a lost one is trained, one without its scores is resumed, and one whose scores are of
+    # other weights, such as those before an extension, is tested again
     shutil.rmtree(places["0.002", 1])
     (places["0.02", 2] / "evaluation-test.json").unlink()
+    shutil.copy(places["0.002", 2] / "evaluation-test.json", places["0.02", 1])
     again = _s2s(*words, "--resume")
-    assert re.findall(r"run (\d) of 4: .*, finished before\n", again) == ["2", "3"]
+    assert re.findall(r"run (\d) of 4: .*, finished before\n", again) == ["2"]
     assert again.endswith(output)
+    # a damaged run hides no other one, neither in the table of runs nor in the sweep
+    damaged = places["0.002", 1] / "evaluation-test.json"
+    damaged.write_text("{}")
+    listed = CliRunner().invoke(commands, ["runs"], standalone_mode=False)
+    assert listed.exit_code == 1
+    assert f"{damaged}: " in listed.stderr
+    assert [str(path) in listed.stdout for path in places.values()] == [False, True, True, True]
+    with pytest.warns(UserWarning, match=f"{damaged}: "):
+        assert len(s2s.runs("runs")) == 3
+    resumed = CliRunner().invoke(commands, [*words, "--resume"], standalone_mode=False)
+    assert str(resumed.exception) == f"1 of 4 runs failed: {damaged.parent}\n  → see the messages above"
+    assert f"{damaged}: " in resumed.stderr
     with pytest.raises(UserError, match=r"was trained with another value of training\.warmup"):
         _s2s(*words, "training.warmup=3", "--resume")
 
@@ -299,6 +313,7 @@ def test_sweep_goes_on_after_a_run_that_fails(tmp_path, monkeypatch):
     [
         (["training.learning_rate=0.002,x"], "learning_rate=x: training.learning_rate: is 'x', expected a number"),
         (["training.learning_rate=0.1,0.1"], "two runs have the same values"),
+        (["training.learning_rate=0.1,0.10"], "two runs have the same values"),
         (["seed=1,2", "--overfit"], "several runs train one after another"),
         ([f"seed={','.join(map(str, range(1001)))}"], "1,001 runs; at most 1,000"),
     ],

@@ -107,6 +107,39 @@ def test_kill_before_pruning_leaves_no_old_checkpoint(tmp_path, monkeypatch):
     assert [p.name for p in Checkpoints(tmp_path / "killed").all()] == straight == ["0000002", "0000003"]
 
 
+def test_resume_removes_an_average_and_scores_that_are_older_than_its_updates(tmp_path, monkeypatch):
+    def stopped(checkpoints: Checkpoints) -> None:
+        if (checkpoints.folder / "0000002").exists():
+            raise RuntimeError("stopped")
+
+    def scored(run: str) -> dict:
+        return json.loads((tmp_path / run / "evaluation-test.json").read_text()) | {"run": "", "summary": ""}
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    words = ("tiny.yaml", "training.updates=4", "validation.every=1", "validation.keep_best=2", "device.threads=1")
+    assert _here(*words, "run.dir=straight").exception is None
+    with monkeypatch.context() as once:
+        once.setattr(Checkpoints, "prune", stopped)
+        assert isinstance(_here(*words, "run.dir=run").exception, RuntimeError)
+    average = ("average", "run", "--last", "2")
+    CliRunner().invoke(commands, average, standalone_mode=False, catch_exceptions=False)
+    CliRunner().invoke(commands, ["evaluate", "run"], standalone_mode=False, catch_exceptions=False)
+    assert scored("run")["checkpoint"] == "average"
+    assert _here("run", "--resume").exception is None
+    assert scored("run") == scored("straight")
+    # without further updates, the average is the result
+    CliRunner().invoke(commands, average, standalone_mode=False, catch_exceptions=False)
+    assert _here("run", "--resume").exception is None
+    assert scored("run")["checkpoint"] == "average"
+    # an extension has no scores until it is tested
+    with monkeypatch.context() as once:
+        once.setattr("s2s.run.training._test", lambda *arguments: None)
+        assert _here("run", "--resume", "training.updates=5").exception is None
+    assert not (tmp_path / "run/evaluation-test.json").exists()
+    assert not (tmp_path / "run/checkpoints/average").exists()
+
+
 def test_resume_detects_changed_text_of_equal_size_and_date(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recipe = RECIPE.replace(
