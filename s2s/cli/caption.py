@@ -34,6 +34,7 @@ def caption(
     from s2s.run.folder import open_ensemble
 
     captioner = open_ensemble(run, [f"decoding.beam={beam}"] if beam else [], ["captioning"])
+    options.check_beam(captioner.recipe, beam)
     check_output(output)
     check_output(attention, "--attention")
     from s2s.models.base import Seq2Seq

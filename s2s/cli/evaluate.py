@@ -144,6 +144,8 @@ def evaluate(
     _check_metrics(names)
     given = {"--beam": beam, "--lowercase": lowercase, "--source": source, "--reference": references}
     runs, sizes = _open_groups(paths, overrides, given | {"--tokenize": tokenizer, "--metric": names})
+    for run in runs:
+        options.check_beam(run.recipe, beam)
     files = _source_and_references(source, references)
     if files and split:
         raise UserError(f"{split} is not scored, because --source replaces it", "--split", "leave out one of them")

@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from s2s.arguments import check_unique
 from s2s.errors import UserError
+
+if TYPE_CHECKING:
+    from s2s.recipe.schema import TrainRecipe
 
 FILE = click.Path(path_type=Path)
 
@@ -166,6 +169,15 @@ def check_texts(texts: Sequence[str]) -> None:
     """Refuse texts of the command line together with --input."""
     if texts and click.get_current_context().get_parameter_source("source") is not click.core.ParameterSource.DEFAULT:
         raise UserError("TEXT and --input exclude each other", "--input", "leave one of them out")
+
+
+def check_beam(recipe: "TrainRecipe", beam: int | None) -> None:
+    """Refuse a beam size for a recipe that samples."""
+    from s2s.recipe.schema import SearchRecipe
+
+    if beam and isinstance(recipe, SearchRecipe) and recipe.decoding.sample:
+        remedy = "leave it out, or search instead of sampling: decoding.sample=false"
+        raise UserError("has no effect on sampling", f"--beam {beam}", remedy)
 
 
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print no progress and no warnings.")

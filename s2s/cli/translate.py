@@ -105,6 +105,7 @@ def translate(
     overrides = [f"decoding.{key}={json.dumps(value)}" for key, value in changes.items()]
     translator = open_ensemble(run, overrides, ["translation", "text-to-text"])
     # Refuse options without effect before anything heavy is imported.
+    options.check_beam(translator.recipe, beam)
     if name is not None and translator.recipe.task != "text-to-text":
         raise UserError("does not apply to runs of translation", where=f"--task {name}", remedy="leave it out")
     if translator.recipe.task == "text-to-text":

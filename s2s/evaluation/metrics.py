@@ -44,14 +44,13 @@ class Score:
 
     name: str  # name for display, such as `BLEU`
     value: float  # value in percent
-    low: float  # lower end of the interval
-    high: float  # upper end of the interval
+    low: float | None  # lower end of the interval; None for a single sentence
+    high: float | None  # upper end of the interval; None for a single sentence
     signature: str  # sacreBLEU signature, which specifies the computation
 
     def __str__(self) -> str:
-        return (
-            f"  {self.name:8} {self.value:6.2f}   95 % interval {self.low:6.2f} to {self.high:6.2f}   {self.signature}"
-        )
+        ends = "no interval" if self.low is None else f"95 % interval {self.low:6.2f} to {self.high:6.2f}"
+        return f"  {self.name:8} {self.value:6.2f}   {ends}   {self.signature}"
 
 
 @dataclass(frozen=True)
@@ -213,12 +212,8 @@ def scores(
     found = {}
     for (name, metric), resampled in zip(asked.items(), sums, strict=True):
         whole = metric._aggregate_and_compute(lines[name])
-        if name == "exact":
-            share = wilson(sum(same for same, _ in lines[name]), len(lines[name]))
-            low, high = share.low, share.high
-        else:
-            low, high = _interval(metric, resampled.astype(counts[name].dtype))
-        found[name] = Score(whole.name, whole.score, low, high, str(metric.get_signature()))
+        found_interval = interval(name, metric, counts[name], resampled.astype(counts[name].dtype))
+        found[name] = Score(whole.name, whole.score, *found_interval, str(metric.get_signature()))
     return found
 
 
@@ -227,18 +222,31 @@ def score_lines(found: Mapping[str, Score]) -> list[str]:
     return list(dict.fromkeys(map(str, found.values())))
 
 
-def bootstrap_interval(metric: "Metric", counts: Counts) -> tuple[float, float]:
-    """Compute a 95 % bootstrap confidence interval, in percent, with 1,000 resamples (Koehn 2004)."""
-    return _interval(metric, _resampled(counts))
+def interval(
+    name: str, metric: "Metric", counts: Counts, resampled: Counts | None = None
+) -> tuple[float, float] | tuple[None, None]:
+    """Compute a 95 % confidence interval, in percent: Wilson's of exact match, else a bootstrap interval (Koehn 2004).
+
+    Args:
+        name: Name of the metric, see `metrics`.
+        metric: The metric.
+        counts: Counts of each sentence.
+        resampled: Sums of 1,000 resamples of the sentences; None: they are drawn here.
+
+    Returns:
+        Both ends; None for a bootstrap over a single sentence, which has no spread.
+    """
+    if name == "exact":
+        share = wilson(int(counts[:, 0].sum()), len(counts))
+        return share.low, share.high
+    if len(counts) < 2:
+        return None, None
+    found = estimate(0.0, scores_of(metric, _resampled(counts) if resampled is None else resampled))
+    return float(found.low or 0.0), float(found.high or 0.0)
 
 
 def _resampled(counts: Counts) -> Counts:
     return np.stack([drawn @ counts for drawn in drawn_rows(len(counts))])
-
-
-def _interval(metric: "Metric", sums: Counts) -> tuple[float, float]:
-    found = estimate(0.0, scores_of(metric, sums))
-    return float(found.low or 0.0), float(found.high or 0.0)
 
 
 def scores_of(metric: "Metric", sums: Shaped[np.ndarray, "rows counts"]) -> Float[np.ndarray, " rows"]:

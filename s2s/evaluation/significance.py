@@ -17,7 +17,7 @@ from jaxtyping import Int
 from s2s.errors import UserError
 from s2s.evaluation.differences import over_seeds_and_sentences
 from s2s.evaluation.inference import Counts, Estimate, Share, coin, draws, holm, mean, paired_p, wilson
-from s2s.evaluation.metrics import NAMES, References, bootstrap_interval, by_place, metrics, scores_of
+from s2s.evaluation.metrics import NAMES, References, by_place, interval, metrics, scores_of
 from s2s.evaluation.tokenization import Tokenization, choose_tokenization
 
 if TYPE_CHECKING:
@@ -36,14 +36,16 @@ class Comparison:
     system: str  # name of the system
     metric: str  # name of the metric
     value: float  # value in percent
-    interval: float  # half the width of the 95 % bootstrap confidence interval
+    low: float | None  # lower end of the 95 % confidence interval, as in `Score`; None for a single sentence
+    high: float | None  # upper end of the interval
     p_value: float | None  # p-value of the test against the first system (`paired_p`); None for the first system
     corrected: float | None = None  # p-value with Holm's correction for several systems; None for one or the first
 
     def __str__(self) -> str:
         chance = "" if self.p_value is None else f"   p = {self.p_value:.4f} against the first"
         chance += after_holm(self.corrected)
-        return f"  {self.system:28} {self.metric:5} {self.value:6.2f} ± {self.interval:.2f}{chance}"
+        ends = "" if self.low is None else f" ({self.low:.2f} to {self.high:.2f})"
+        return f"  {self.system:28} {self.metric:5} {self.value:6.2f}{ends}{chance}"
 
 
 def after_holm(corrected: float | None) -> str:
@@ -93,8 +95,8 @@ def compare(
         p_values = [None, *(paired_p(first, its, partial(scores_of, metric)) for its in others)]
         tests = zip(p_values, corrected_p_values(p_values), strict=True)
         for system, its, tested in zip(systems, counted, tests, strict=True):
-            value, (low, high) = scores_of(metric, its.sum(axis=0)[None])[0], bootstrap_interval(metric, its)
-            found.append(Comparison(system, name, float(value), (high - low) / 2, *tested))
+            value = float(scores_of(metric, its.sum(axis=0)[None])[0])
+            found.append(Comparison(system, name, value, *interval(name, metric, its), *tested))
     return found
 
 

@@ -351,6 +351,11 @@ class SearchSettings(Section):
             raise ValueError("diversity_penalty has no effect without beam_groups; set beam_groups, or leave it out")
         return self
 
+    @property
+    def sampling_seed(self) -> int | None:
+        """Seed of the sampling; None for a beam search."""
+        return self.seed if self.sample else None
+
     def with_beam(self, beam: int) -> Self:
         """Return these settings with ordinary beam search of this size: one group, no sampling."""
         return self.model_copy(update={"beam": beam, "beam_groups": 1, "sample": False})

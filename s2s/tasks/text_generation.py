@@ -40,6 +40,20 @@ class TextGeneration:
         return model.projection(decode_stepwise(model, batch)).log_softmax(-1)[batch.target_valid]
 
 
+def describe_search(beam: int, sampling_seed: int | None) -> str:
+    """Return how texts were generated, for a headline.
+
+    Args:
+        beam: Beam size of a beam search.
+        sampling_seed: Seed of the sampling; None for a beam search.
+
+    Example:
+        >>> describe_search(5, None), describe_search(5, 1)
+        ('beam 5', 'sampled with seed 1')
+    """
+    return f"beam {beam}" if sampling_seed is None else f"sampled with seed {sampling_seed}"
+
+
 @dataclass(frozen=True, repr=False)
 class GenerationEvaluation(Evaluation):
     """Scores of generated texts against their references.
@@ -53,6 +67,7 @@ class GenerationEvaluation(Evaluation):
         references: One reference for each text, or a list of references.
         tokenizer: sacreBLEU tokenizer for BLEU and TER.
         length_limited: Number of texts that the length limit ended; None if there are none.
+        sampling_seed: Seed of the sampling; None for a beam search.
     """
 
     beam: int
@@ -63,6 +78,7 @@ class GenerationEvaluation(Evaluation):
     references: list[str] | list[list[str]]
     tokenizer: BleuTokenizer = field(default="13a", kw_only=True)
     length_limited: LengthLimited | None = field(default=None, kw_only=True)
+    sampling_seed: int | None = field(default=None, kw_only=True)
 
     @property
     @abstractmethod
@@ -87,7 +103,8 @@ class GenerationEvaluation(Evaluation):
             inputs: Number and kind of the inputs, such as `20 sentences`.
         """
         case = "lower-cased" if self.lowercase else "cased"
-        head = f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {inputs}, beam {self.beam}, {case}"
+        search = describe_search(self.beam, self.sampling_seed)
+        head = f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {inputs}, {search}, {case}"
         note = describe_tokenizer(self.tokenizer, self.references)
         return [head, *([f"  {note}"] if note else []), *score_lines(self.scores)]
 

@@ -138,6 +138,16 @@ def test_labelled_number_outside_the_classes_is_named_with_the_numbers_there_are
         LabelledSource(_settings(tmp_path / "a.jsonl", classes=CLASSES, first_label=first)).load()
 
 
+def test_labelled_message_about_an_unknown_label_offers_no_numbers_where_names_are_numbers(tmp_path):
+    for name, labels in (("train", "1 2 3"), ("test", "1 2 4")):
+        rows = "".join(f"text {label}\t{label}\n" for label in labels.split())
+        (tmp_path / f"{name}.tsv").write_text(f"title\tkind\n{rows}")
+    settings = {"train": str(tmp_path / "train.tsv"), "validation": 1, "test": str(tmp_path / "test.tsv")}
+    settings |= {"text": "title", "label": "kind"}
+    with pytest.raises(UserError, match=r"label '4' is none of the classes 1, 2, 3\n"):
+        LabelledSource(LabelledSettings.model_validate(settings)).load()
+
+
 def test_labelled_labels_that_look_alike_are_two_classes_only_where_they_are_declared(tmp_path):
     labels = ("caf\u00e9", "cafe\u0301")
     rows = "".join(f"text {n}\t{labels[n % 2]}\n" for n in range(4))

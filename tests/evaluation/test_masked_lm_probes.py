@@ -146,6 +146,8 @@ def test_masked_lm_probes_all_of_the_picture_is_in_the_picture():
 def test_masked_lm_probes_only_ties_say_nothing():
     found = report([_preference(-1, -1)] * 3)
     assert (found.all.ties, found.all.p_value, found.all.share.low, found.all.share.high) == (3, 1.0, 0, 100)
+    assert str(found.all).split() == ["all", "3", "–", "only", "equal", "scores"]
+    assert "%" not in str(found.all)
 
 
 def test_masked_lm_probes_holm_is_the_step_down_of_bonferroni():

@@ -18,9 +18,9 @@ from s2s.evaluation.file_scores import score_files
 from s2s.evaluation.inference import draws, holm, mean
 from s2s.evaluation.metrics import (
     KNOWN,
-    bootstrap_interval,
     by_source_length,
     exact_share,
+    interval,
     metrics,
     score,
     scores,
@@ -94,6 +94,26 @@ def test_metrics_exact_matches_have_wilsons_interval_which_is_no_point_at_the_en
     assert (found["wer"].low, found["wer"].high) == (0, 0)
 
 
+def test_metrics_interval_of_a_comparison_is_that_of_the_table(texts):
+    translations, references = texts
+    tables = {"one": scores(translations, references), "two": scores(references, references)}
+    compared = compare({"one": translations, "two": references}, references, sources=references)
+    assert {(each.system, each.metric): (each.value, each.low, each.high) for each in compared} == {
+        (system, name): (each.value, each.low, each.high)
+        for system, table in tables.items()
+        for name, each in table.items()
+    }
+
+
+def test_metrics_one_sentence_has_an_interval_for_exact_match_only():
+    found = scores(["a small dog runs"], ["a small dog ran"])
+    exact = found.pop("exact")
+    assert (exact.low, round(exact.high, 1)) == (0, 79.3)
+    assert {(each.low, each.high) for each in found.values()} == {(None, None)}
+    assert "   no interval   " in str(found["bleu"])
+    assert [each.low for each in compare({"one": ["a"], "two": ["b"]}, ["a"], names=["bleu"])] == [None, None]
+
+
 def test_metrics_every_sentences_edit_distance_is_computed_once(texts, monkeypatch):
     calls = []
     plain = ter.translation_edit_rate
@@ -125,7 +145,7 @@ def test_metrics_interval_is_that_of_sacrebleus_own_bootstrap(texts):
     translations, references = texts
     metric = metrics()["bleu"]
     counts = np.array(metric._extract_corpus_statistics(translations, [references]))
-    low, high = bootstrap_interval(metric, counts)
+    low, high = interval("bleu", metric, counts)
     # the same draws, taken all at once
     drawn = np.random.default_rng(12345).choice(len(counts), size=(1000, len(counts)), replace=True)
     values = [metric._aggregate_and_compute(counts[rows].tolist()).score for rows in drawn]

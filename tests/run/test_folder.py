@@ -157,6 +157,17 @@ def test_evaluate_saves_no_scores_of_overridden_decoding(folder):
     assert path.exists()
 
 
+def test_evaluate_says_that_texts_were_sampled_and_refuses_a_beam_then(folder, capsys):
+    _s2s("evaluate", "runs/tiny", "decoding.sample=true", "decoding.seed=7")
+    assert ", sampled with seed 7, cased\n" in capsys.readouterr().out
+    for words in (
+        ["evaluate", "runs/tiny", "decoding.sample=true"],
+        ["translate", "runs/tiny", "A dog runs.", "--sample"],
+    ):
+        with pytest.raises(UserError, match=r"--beam 3: has no effect on sampling(.|\n)*decoding\.sample=false"):
+            _s2s(*words, "--beam", "3")
+
+
 def test_evaluate_runs_on_another_device_than_training(folder):
     for path in (folder / "runs/tiny").rglob("recipe.yaml"):
         path.write_text(path.read_text().replace("kind: cpu", "kind: mps"))

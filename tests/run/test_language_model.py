@@ -23,6 +23,7 @@ from s2s.data.tokenizers import train as train_pieces
 from s2s.decoding.generate import one_line
 from s2s.diagnosis.report import self_test
 from s2s.errors import UserError
+from s2s.evaluation.inference import Estimate
 from s2s.models.language_model import LanguageModel
 from s2s.recipe.schema import DeviceSettings, PieceSettings
 from s2s.run.folder import open_run
@@ -33,7 +34,7 @@ from s2s.tasks.base import LoadedModel
 from s2s.tasks.language_model.data import Windows
 from s2s.tasks.language_model.generation import Sampling, Writing, generate_texts, grow_text, sample, write
 from s2s.tasks.language_model.induction import recall
-from s2s.tasks.language_model.scoring import LanguageScores, measure, size_of, spans
+from s2s.tasks.language_model.scoring import LanguageScores, interval_of, measure, size_of, spans
 from s2s.tasks.language_model.task import LanguageModelTask
 from s2s.training.device import select_device
 
@@ -123,6 +124,12 @@ def test_language_model_runs_are_compared_on_equal_documents(run):
     # one file in other documents has the same digest
     with pytest.raises(UserError, match="different"):
         LanguageScores.compare([found, replace(found, documents=found.documents + 1)])
+
+
+def test_language_model_one_document_has_no_interval():
+    assert interval_of([8 * math.log(2)], [4]) == Estimate(2.0, None, None)
+    low, high = (getattr(interval_of([8.0, 9.0], [4, 5]), end) for end in ("low", "high"))
+    assert low < high
 
 
 def test_language_model_counts_lossy_documents():

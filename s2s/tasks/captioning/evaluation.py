@@ -93,6 +93,7 @@ def evaluate_images(
         looks=looks(recipe, run.model, tokenizer, shown.pixels, [written[i] for i in some], shown.names),
         tokenizer=tokenization.tokenizer,
         length_limited=length_limited(written, length_settings(run.model)),
+        sampling_seed=recipe.decoding.sampling_seed,
     )
 
 

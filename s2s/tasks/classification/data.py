@@ -184,24 +184,25 @@ def _different_labels(table: _Table) -> tuple[str, ...]:
 
 def _numbered(table: _Table, classes: tuple[str, ...]) -> Labelled:
     words, found = _labels(table)
-    known = {name: number for number, name in enumerate(classes)}
+    known, accepted = {name: number for number, name in enumerate(classes)}, ""
     own = table.names or ()
     if own and (set(own) <= set(classes) or set(classes) <= set(own)):
         # Numbers refer to the data set's own order, even if names are numbers, or if the recipe has another order or
         # fewer classes.
         known = {str(number): classes.index(name) for number, name in enumerate(own) if name in classes}
+        accepted = f", as a number from 0 to {len(own) - 1}"
     elif not any(name.isdecimal() for name in classes):
         known |= {str(number + table.first_label): number for number in range(len(classes))}
+        last = table.first_label + len(classes) - 1
+        accepted = f", by name or as a number from {table.first_label} to {last}"
     numbers = np.array([known.get(word, -1) for word in words])[found]
     wrong = np.flatnonzero(numbers < 0)
     if len(wrong):
         word = words[int(found[wrong[0]])]
         near = difflib.get_close_matches(word, classes, n=1)
-        last = table.first_label + len(classes) - 1
-        number = f", by name or as a number from {table.first_label} to {last}" if str(last) in known else ""
         shown = ", ".join(classes[:20]) + (" …" if classes[20:] else "")
         raise UserError(
-            f"label {word!r:.40} is none of the classes {shown}{number}",
+            f"label {word!r:.40} is none of the classes {shown}{accepted}",
             where=table.place(table.rows[int(wrong[0])]["line"]),
             remedy=(f"did you mean {near[0]}? " if near else "")
             + "correct the row, or look at data.label, data.classes and data.first_label",

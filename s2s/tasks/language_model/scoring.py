@@ -173,8 +173,10 @@ def spans(nats: Nats) -> list[Span]:
 
 
 def interval_of(nats: Sequence[float], sizes: Sequence[int]) -> Estimate:
-    """Compute bits per byte with a 95 % bootstrap confidence interval over documents."""
+    """Compute bits per byte with a 95 % bootstrap confidence interval over documents, if there are several."""
     found, bytes_ = np.array(nats), np.array(sizes)
+    if len(found) < 2:
+        return Estimate(bits_per_byte(float(found.sum()), int(bytes_.sum())), None, None)
     resampled = [bits_per_byte(float(row @ found), int(row @ bytes_)) for row in drawn_rows(len(found))]
     return estimate(bits_per_byte(float(found.sum()), int(bytes_.sum())), np.array(resampled))
 
@@ -291,4 +293,5 @@ class LanguageScores(Evaluation):
 
 
 def _with_interval(found: Estimate) -> str:
-    return f"{found.value:.4f} ({found.low:.4f}–{found.high:.4f})"
+    ends = "no interval" if found.low is None else f"{found.low:.4f}–{found.high:.4f}"
+    return f"{found.value:.4f} ({ends})"

@@ -10,6 +10,7 @@ import difflib
 import hashlib
 import io
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
@@ -99,6 +100,8 @@ class Group:
 
     def __str__(self) -> str:
         chance = f"{self.p_value:.4f}" + ("" if self.adjusted is None else f"   {self.adjusted:.4f}")
+        if self.ties == self.pairs:
+            return f"  {self.name:20} {self.pairs:5}       –     only equal scores"
         interval = f"{self.share.low:5.1f} to {self.share.high:5.1f}"
         return f"  {self.name:20} {self.pairs:5}   {self.share.value:5.1f} %   {interval}   {chance}"
 
@@ -223,7 +226,7 @@ def bias_picture(found: BiasReport) -> "Figure":
     groups = [found.all, *reversed(found.directions), *reversed(found.kinds)]
     figure = new_figure(7.0, 1.2 + 0.34 * len(groups))
     panel = figure.subplots()
-    values = [g.share.value for g in groups]
+    values = [math.nan if g.ties == g.pairs else g.share.value for g in groups]
     ends = [[g.share.value - g.share.low for g in groups], [g.share.high - g.share.value for g in groups]]
     panel.errorbar(values, range(len(groups)), xerr=ends, fmt="o", color="#1b4f72", capsize=3)
     panel.axvline(50, color="0.5", linewidth=1, linestyle="--")

@@ -1,7 +1,7 @@
 """Scores of a text-to-text model on each task, by the task's own metric."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
 from s2s.tasks.base import Evaluation, LoadedModel, check_comparable, check_tokenizers
 from s2s.tasks.seq2seq import build_translator
+from s2s.tasks.text_generation import describe_search
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
 from s2s.tasks.text_to_text.recipe import LOSS, CorpusSettings, TextToTextRecipe
 from s2s.training.progress import ProgressBar
@@ -85,17 +86,19 @@ class TextToTextEvaluation(Evaluation):
     Attributes:
         lowercase: True if scored without regard to case, because the model writes only lower case.
         mean: Mean of the tasks' metrics in percent; None if all are losses.
+        sampling_seed: Seed of the sampling; None for a beam search.
     """
 
     beam: int
     lowercase: bool
     mean: float | None
     tasks: list[TaskScore]
+    sampling_seed: int | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         mean = "" if self.mean is None else f", mean of the tasks' metrics {self.mean:.2f}"
         case = ", lower-cased" if self.lowercase else ""
-        what = f"{len(self.tasks)} tasks, beam {self.beam}{case}{mean}"
+        what = f"{len(self.tasks)} tasks, {describe_search(self.beam, self.sampling_seed)}{case}{mean}"
         head = f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {what}"
         return "\n".join([head, *map(str, self.tasks), *self.notes()])
 

@@ -182,8 +182,16 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
             tokens, _ = in_pieces(each, settings, run.tokenizers[0], recipe.batches.max_length)
             loss = self._loss_of(run, {name: tokens})
             found.append(with_intervals(score_task(run, name, settings, each, progress_bar, loss), lowercase))
-        beam, mean = recipe.decoding.beam, mean_of(found)
-        return TextToTextEvaluation(str(run.path), run.checkpoint.name, scoring.name, beam, lowercase, mean, found)
+        return TextToTextEvaluation(
+            run=str(run.path),
+            checkpoint=run.checkpoint.name,
+            split=scoring.name,
+            beam=recipe.decoding.beam,
+            lowercase=lowercase,
+            mean=mean_of(found),
+            tasks=found,
+            sampling_seed=recipe.decoding.sampling_seed,
+        )
 
     def examples_for_inference(self, run: MixtureRun, part: Mixture) -> MixedDataset:
         return _read(run.recipe, part, run.tokenizers[0])

@@ -87,4 +87,5 @@ def evaluate_pairs(
         translations=translations,
         tokenizer=tokenization.tokenizer,
         length_limited=length_limited(written, translator.length_settings),
+        sampling_seed=run.recipe.decoding.sampling_seed,
     )
