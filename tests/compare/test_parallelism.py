@@ -47,6 +47,7 @@ def tiny(monkeypatch, counted_once):
     monkeypatch.setattr(parallelism, "counted", counted_once)
     monkeypatch.setattr(speed_benchmark, "chain", lambda device_context: 0.001)
     monkeypatch.setattr(instruments, "_WATCHED", 0.001)
+    monkeypatch.setattr(parallelism, "AT_LEAST", 0.0)
     monkeypatch.setattr(parallelism, "places", lambda device_context: [Place("1 thread", device_context, 1), TWO])
 
 
@@ -280,6 +281,22 @@ def test_parallelism_form_ends_where_patience_does(contest, tiny):
     found = timed(shared, shared.candidate("rnn"), replace(TINY, patience=0.0), [TWO])
     assert found.points == []
     assert all(note.n == 16 and note.why.startswith("a step took") for note in found.notes)
+
+
+def test_parallelism_time_of_the_verdicts_is_the_fastest_of_half_a_second(contest, monkeypatch):
+    steps, seconds = dict[int, int](), {16: 0.05, 32: 0.02, 64: 0.05}
+
+    def step(model, pairs, form, place):
+        n = pairs.source.shape[1]
+        steps[n] = steps.get(n, 0) + 1
+        # the first step warms up, and a late one is the fastest
+        return 9.0 if steps[n] == 1 else 0.01 if steps[n] == 20 else seconds[n]
+
+    monkeypatch.setattr(parallelism, "_step", step)
+    shared = contest(["rnn"])
+    found = timed(shared, shared.candidate("rnn"), replace(TINY, tokens=8), [TWO])
+    assert steps == {16: 2, 32: 27, 64: 2}
+    assert {point.n: point.seconds for point in found.points} == {16: 0.05, 32: 0.01, 64: 0.05}
 
 
 @pytest.mark.parametrize(
