@@ -117,10 +117,16 @@ def announce_waiting(run: Path, input_file: IO[bytes], texts: Sequence[str] = ()
 
 
 def check_output(path: Path | None, option: str = "--output") -> None:
-    """Refuse an output file that is a folder or has no parent folder, before slow work."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+    """Refuse an output file that is a folder, has no parent folder or is a file of a run, before slow work."""
+    if path is None:
+        return
+    if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise UserError(what, where=f"{option} {path}", remedy="name a file in an existing folder")
+    from s2s.run.folder import run_of_file
+
+    if run := run_of_file(path):
+        raise UserError(f"is a file of the run {run}, which needs it", f"{option} {path}", "name another file")
 
 
 def show_all(path: Path | None, results: Mapping[str, Sequence[Any]], shown: Sequence[str] | None = None) -> None:

@@ -4,12 +4,16 @@ import shlex
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from s2s.cli import options
 from s2s.cli.main import Group
 from s2s.errors import UserError
+
+if TYPE_CHECKING:
+    from s2s.tasks.recipe_generation import Splits
 
 _output = click.option("--output", type=options.FILE, default="mine.yaml", show_default=True, help="Recipe to write.")
 _validation = partial(click.option, "--validation", type=options.FILE)
@@ -66,7 +70,7 @@ def translate(
 
     splits = Splits(data or (Path(source or ""), Path(target or "")), *held_out)
     columns = (source, target) if data else (None, None)
-    _write(output, overwrite, lambda: generate_translation_recipe(output.stem, splits, *columns))
+    _write(output, overwrite, splits, lambda: generate_translation_recipe(output.stem, splits, *columns))
 
 
 @new.command(epilog=options.examples("s2s new classify --data labelled.tsv --text en --label kind --output k.yaml"))
@@ -91,7 +95,7 @@ def classify(
     from s2s.tasks.recipe_generation import Splits
 
     splits = Splits(data, validation, test)
-    _write(output, overwrite, lambda: generate_classification_recipe(output.stem, splits, text, label))
+    _write(output, overwrite, splits, lambda: generate_classification_recipe(output.stem, splits, text, label))
 
 
 @new.command()
@@ -108,7 +112,8 @@ def images(data: Path, validation: Path | None, test: Path | None, output: Path,
     from s2s.tasks.images.recipe_generation import generate_image_recipe
     from s2s.tasks.recipe_generation import Splits
 
-    _write(output, overwrite, lambda: generate_image_recipe(output.stem, Splits(data, validation, test)))
+    splits = Splits(data, validation, test)
+    _write(output, overwrite, splits, lambda: generate_image_recipe(output.stem, splits))
 
 
 @new.command()
@@ -127,7 +132,8 @@ def text(
     from s2s.tasks.language_model.recipe_generation import generate_language_model_recipe
     from s2s.tasks.recipe_generation import Splits
 
-    _write(output, overwrite, lambda: generate_language_model_recipe(output.stem, Splits(data, validation, test), text))
+    splits = Splits(data, validation, test)
+    _write(output, overwrite, splits, lambda: generate_language_model_recipe(output.stem, splits, text))
 
 
 def _given(split: str, table: Path | None, source: Path | None, target: Path | None) -> Path | tuple[Path, Path] | None:
@@ -141,9 +147,15 @@ def _given(split: str, table: Path | None, source: Path | None, target: Path | N
     return table
 
 
-def _write(output: Path, overwrite: bool, fitted: Callable[[], str]) -> None:
+def _write(
+    output: Path, overwrite: bool, splits: "Splits[Path] | Splits[Path | tuple[Path, Path]]", fitted: Callable[[], str]
+) -> None:
     from s2s.recipe.catalog import check_new, write_new
 
+    for part in (splits.train, splits.validation, splits.test):
+        for path in part if isinstance(part, tuple) else (part,):
+            if path and path.resolve() == output.resolve():
+                raise UserError("is a file of the data, which are read", f"--output {output}", "name another file")
     check_new(output, overwrite)
     text = fitted()
     write_new(output, text, overwrite)

@@ -102,7 +102,10 @@ def load_task(folder: Path) -> ComparedRecipe:
     copy = folder / CELLS / RECIPE
     if not copy.exists():
         return comparable(read(folder / RECIPE))
-    recipe = comparable(read(folder / RECIPE if (folder / RECIPE).exists() else copy))
+    try:
+        recipe = comparable(read(folder / RECIPE if (folder / RECIPE).exists() else copy))
+    except UserError as error:
+        raise UserError(error.what, error.where, f"copy {quote_path(copy)} over it") from None
     keys = [
         key
         for key in changed_settings(recipe, read(copy))

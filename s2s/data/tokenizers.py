@@ -412,6 +412,9 @@ def _load_sentencepiece(path: Path, settings: PieceSettings, side: str) -> Token
     where, remedy = f"{_section(side)}.model: {path}", "name a .model file that SentencePiece has written"
     try:
         model = read_file(path, remedy, LARGE_BYTES)
+        if not model:
+            # An empty model would be no error, but a processor without a model.
+            raise RuntimeError("empty")
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     except (OSError, RuntimeError) as error:
         missing = isinstance(error, FileNotFoundError)

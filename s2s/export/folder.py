@@ -5,7 +5,7 @@ from pathlib import Path
 
 from s2s.errors import UserError
 from s2s.export.exportable import Format, check_exportable
-from s2s.files import EXPORTED, UNFINISHED, copy_files, foreign_files, write_folder_atomically
+from s2s.files import EXPORTED, UNFINISHED, copy_files, foreign_files, remove_unfinished, write_folder_atomically
 from s2s.recipe.reading import without_folders, write
 from s2s.recipe.schema import RunSettings
 from s2s.run.exported import seal
@@ -76,6 +76,7 @@ def export(
 
     loaded = load(run, checkpoint)
     loaded.model.cpu()
+    remove_unfinished(folder.resolve().parent)
     with write_folder_atomically(folder, follow=True) as place:
         place.mkdir()
         # Where the run and its data lie is private.

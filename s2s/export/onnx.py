@@ -174,10 +174,10 @@ def _write(
                 custom_translation_table=translations(),
                 verbose=False,
             )
-            program.save(str(path))
         except Exception as error:
             # Any exception of the exporter is caused by the model.
             raise _export_error(f"{kind}: {path.stem}", str(error.__cause__ or error), lines) from error
+        program.save(str(path))
         found = _check(path, module, names, inputs)
     return {"inputs": found, "outputs": list(given)}
 

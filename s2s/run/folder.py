@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,11 @@ _OURS = (
     *(RECIPE, TOKENIZER, MANIFEST, LOCK, f"{UNFINISHED}*", "checkpoints", "metrics.jsonl", "events.out.tfevents.*"),
     *("init_from.json", "figures", "lengths.png", "evaluation-*.json", "scores.json"),
     *("probe-bias.*", "probe-induction.*", "cost.json"),
+)
+# Files that a run, a checkpoint or an export cannot do without.
+_NEEDED = (
+    *(RECIPE, TOKENIZER, MANIFEST, LOCK, "checkpoints", "metrics.jsonl", "init_from.json", "evaluation-*.json"),
+    *("*.safetensors", "state.json", "device.txt", EXPORTED),
 )
 LENGTH = "training.updates"
 """Key of the number of steps, which may change on resume."""
@@ -104,6 +110,16 @@ def _check_replaceable(recipe: TrainRecipe, overwrite: bool) -> None:
     for key, path in local_paths(recipe):
         if path.resolve().is_relative_to(folder.resolve()):
             raise UserError(f"is inside {folder}, which --overwrite would empty", f"{key}: {path}", another)
+
+
+def run_of_file(path: Path) -> Path | None:
+    """Return the run, or the checkpoint, that needs an existing file; None for other files."""
+    place = path.resolve()
+    for folder in list(place.parents)[:3] if place.exists() else ():
+        first = place.relative_to(folder).parts[0]
+        if (folder / RECIPE).is_file() and any(fnmatch(first, each) for each in _NEEDED):
+            return folder
+    return None
 
 
 def is_unstarted(folder: Path, *begun: str) -> bool:

@@ -117,8 +117,11 @@ def average_run(run: RunConfig, last: int) -> list[Path]:
         Folders of the averaged checkpoints, oldest first.
 
     Raises:
-        UserError: The run keeps fewer validated checkpoints, one of them is damaged, or the run is being trained.
+        UserError: The run keeps fewer validated checkpoints, one of them is damaged, the run is being trained, or it
+            is an export.
     """
+    if (run.path / EXPORTED).exists():
+        raise UserError("is an export, which has no checkpoints", str(run.path), "average the run itself")
     with run_lock(run.path) as folder:
         checkpoints = Checkpoints(folder)
         found = checkpoints.validated()[-last:]

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from s2s.errors import UserError
-from s2s.files import LARGE_BYTES
+from s2s.files import EXPORTED, LARGE_BYTES, UNFINISHED
 from s2s.json_files import read_json
 from s2s.recipe.schema import RunSettings, SeedSettings, TrainRecipe
 from s2s.run.folder import RECIPE, TEST_SCORES, flatten, identify_folder
@@ -103,7 +103,7 @@ def list_runs(folder: Path, refuse: Callable[[UserError], object]) -> list[Liste
     """
     if not folder.is_dir():
         raise UserError("there is no such folder", str(folder), "name the folder that contains the runs")
-    places = [path for path in sorted(folder.iterdir()) if (path / RECIPE).is_file() and not identify_folder(path)]
+    places = [path for path in sorted(folder.iterdir()) if (path / RECIPE).is_file() and not _is_other(path)]
     found = list[ListedRun]()
     for path in places:
         try:
@@ -168,6 +168,11 @@ def format_runs(runs: Sequence[ListedRun]) -> str:
         scores = (" · ".join(f"{name} {v:.2f}" for name, v in each.items()) for each in (run.validation, run.scores))
         lines.append((*described, *(each or "–" for each in scores)))
     return "\n".join([_aligned(lines), *_means(runs)])
+
+
+def _is_other(path: Path) -> bool:
+    """Return True for a folder with a recipe that is no run: of a comparison, an export, or a half-written one."""
+    return bool(identify_folder(path)) or (path / EXPORTED).exists() or path.name.startswith(UNFINISHED)
 
 
 def _shared(scores: Sequence[Mapping[str, float]]) -> list[str]:

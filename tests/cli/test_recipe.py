@@ -178,6 +178,10 @@ def test_new_recipe_is_written_once_and_names_the_next_commands(folder):
     assert (recipe.name, recipe.data.train) == ("my-recipe", (str(folder / source), str(folder / target)))
     with pytest.raises(UserError, match="already exists"):
         _s2s(*words)
+    data = (folder / target).read_bytes()
+    with pytest.raises(UserError, match=rf"--output {target}: is a file of the data, which are read"):
+        _s2s(*words[:-1], target, "--overwrite")
+    assert (folder / target).read_bytes() == data
     validation = _pair(folder, "v", 10)
     _s2s(*words, "--overwrite", "--validation-source", validation[0], "--validation-target", validation[1])
     assert read(folder / "my recipe.yaml").data.validation == (str(folder / "v.en"), str(folder / "v.de"))

@@ -153,6 +153,9 @@ def test_measurements_are_of_the_task_that_they_were_made_on(counting, tmp_path)
         _go_on(folder)
     with pytest.raises(UserError, match="changed since the trials were run"):
         engine.describe_costs(folder, setup.load_summary(folder), None)
+    (folder / RECIPE).write_text("")
+    with pytest.raises(UserError, match=r"recipe.yaml: is empty(.|\n)*→ copy \S*cells/recipe.yaml over it"):
+        _go_on(folder)
     # as it says
     (folder / RECIPE).write_bytes((folder / "cells" / RECIPE).read_bytes())
     _edited(folder, "run.dir=elsewhere", "device.threads=2")

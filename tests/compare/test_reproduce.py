@@ -467,6 +467,9 @@ def test_tiny_takes_settings_and_trains_once(tmp_path):
     before = weights.stat().st_mtime_ns
     assert task.measure(cell) == first
     assert weights.stat().st_mtime_ns == before
+    # no mean over seeds of different data
+    with pytest.raises(UserError, match="other seeds were trained on other data"):
+        replace(task, settings=(*task.settings, "data.train=300")).measure(Trial("transformer", seed=2))
     # what ships, and where the data lie
     recipe = Tiny().asked([f"data.root={tmp_path}"], tmp_path).recipe(3, tmp_path / "x")
     assert (recipe.training.updates, recipe.seeds.data, str(recipe.data.root)) == (4_000, 3, str(tmp_path))
@@ -525,6 +528,19 @@ def test_reproduce_resumes_at_missing_trials(flaky, tmp_path):
     assert second.failures == []
     assert second.checks[0].mean == pytest.approx(mean(second.checks[0].by_seed.values()))
     assert read(tmp_path / RESULT) == second
+    assert "also measured by" not in second.machine
+    # what another version measured is named, and what it stored in another way is refused
+    one, two, _ = sorted((tmp_path / "cells").glob("*.json"))
+    stored = json.loads(one.read_text())
+    one.write_text(json.dumps(stored | {"code": "s2s 0.1"}))
+    third = reproducing.reproduce("radius", tmp_path, 3, lines.append)
+    by = f"{stored['machine']}, s2s 0.1"
+    assert third.machine["also measured by"] == by
+    assert [line.strip().split(":")[0] for line in lines if line.endswith(f", stored before: {by}")] == [one.stem]
+    for other in ({"other": 1}, stored["measured"] | {"measured": {"other": 1}}):
+        two.write_text(json.dumps(stored | {"cell": two.stem, "measured": other}))
+        with pytest.raises(UserError, match=rf"{two.name}: has other fields than(.|\n)*delete it"):
+            reproducing.reproduce("radius", tmp_path, 3, lines.append)
 
 
 def test_reproduce_command_prints_and_draws_the_result(monkeypatch, tmp_path):

@@ -183,9 +183,11 @@ def test_run_with_an_own_tokenizer_needs_its_file_no_more(file, tmp_path, monkey
 def test_own_tokenizer_that_cannot_be_is_refused(tmp_path):
     (tmp_path / "text.model").write_text("not a model")
     (tmp_path / "text.json").write_text("not a model")
+    (tmp_path / "empty.model").touch()
     for name, message in (
         ("none.model", "there is no such file"),
         ("text.model", "is not a SentencePiece model"),
+        ("empty.model", "is not a SentencePiece model"),
         ("none.json", "there is no such file"),
         ("text.json", "is no tokenizer: expected"),
     ):

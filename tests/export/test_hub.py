@@ -74,6 +74,23 @@ def test_hub_other_commands_take_it_too(small, hub, lines):
     assert lines.with_name("page.html").exists()
 
 
+def test_hub_export_has_nothing_to_average(folder):
+    with pytest.raises(UserError, match="is an export, which has no checkpoints"):
+        _s2s("average", folder, "--last", 1)
+
+
+def test_hub_export_removes_what_a_killed_one_left(small, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        # as if the process had been killed: nothing is cleaned up
+        patch.setattr("s2s.files._delete", lambda path: None)
+        patch.setattr("s2s.export.folder.seal", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            _s2s("export", small, "--to", "hub", "--output", tmp_path / "out")
+    assert [path.name.startswith(".unfinished-") for path in tmp_path.iterdir()] == [True]
+    _s2s("export", small, "--to", "hub", "--output", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_hub_card_has_scores_and_limits(small, folder):
     _, head, text = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     found = YAML(typ="safe").load(head)

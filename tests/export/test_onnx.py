@@ -4,6 +4,7 @@
 it refuses, and that the graphs, fed token by token, give the model's log-probabilities.
 """
 
+import errno
 import json
 import os
 import re
@@ -195,6 +196,23 @@ def test_onnx_every_task_has_graphs_that_give_its_models_numbers(name, kind, tmp
     graphs = json.loads((tmp_path / "onnx.json").read_text())["graphs"]
     writes = {"captions": {"start", "step"}, "language": {"step"}}
     assert set(graphs) == writes.get(name, {"model"})
+
+
+def test_onnx_full_disk_is_no_fault_of_the_model(tmp_path, monkeypatch):
+    def full(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(torch.onnx.ONNXProgram, "save", full)
+
+    class Adding(nn.Module):
+        """Adds."""
+
+        def forward(self, source, valid):
+            return source + valid
+
+    inputs = [[torch.ones(n, m, dtype=torch.long), torch.ones(n, m, dtype=torch.bool)] for n, m in ((2, 3), (4, 5))]
+    with pytest.raises(OSError, match="No space left"):
+        onnx._write(tmp_path / "model.onnx", Adding(), ["source", "valid"], inputs)
 
 
 def test_onnx_other_numbers_and_what_no_graph_can_do_are_refused(tmp_path, monkeypatch):

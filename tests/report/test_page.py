@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from s2s.comparison.plans import CLAIMS, PLANS, ROWS
-from s2s.comparison.report.claims import command_for
+from s2s.comparison.report.claims import command_for, undecided
+from s2s.comparison.report.drawing import write_claims
 from s2s.comparison.report.page import page as render
 from s2s.comparison.report.table import ARROWS, LABELS, describe, stays_with
-from s2s.comparison.results import CandidateSummary, Summary
+from s2s.comparison.results import CandidateSummary, Failure, Summary
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 VOID = ("meta", "col", "br", "input", "link", "img", "hr")
@@ -457,6 +458,21 @@ def test_page_without_a_decided_claim_says_why(found):
         "No claim is decided: 1 needs a recurrent network; 2 needs a recurrent network.",
         "No claim is decided: 14 not finished.",
     ]
+
+
+def test_page_says_that_a_claim_has_no_verdict_because_measurements_failed(found, tmp_path):
+    models = {"lstm": "recurrent", "transformer": "self-attention"}
+    update = {"models": [*models], "contenders": _candidates(found[0], models), "experiments": ["parallelism"]}
+    summary = found[0].model_copy(update=update)
+    failure = Failure(task="round-1", model="lstm", reason="memory ran out")
+    update = {"experiment": "parallelism", "claims": [], "failures": [failure]}
+    result = found[1][1].model_copy(update=update)
+    reasons = {claim.number: why for claim, why in undecided(summary, [result])}
+    assert reasons[1] == reasons[2] == "has no verdict: memory ran out"
+    # no older verdict stays in the file
+    (tmp_path / "claims.csv").write_text("number,verdict\n1,yes\n")
+    write_claims(tmp_path, summary, [*models], [result])
+    assert not (tmp_path / "claims.csv").exists()
 
 
 def test_page_of_classifiers_has_no_claims(found):

@@ -168,6 +168,32 @@ def test_evaluate_says_that_texts_were_sampled_and_refuses_a_beam_then(folder, c
             _s2s(*words, "--beam", "3")
 
 
+@pytest.mark.parametrize("name", ["recipe.yaml", "evaluation-test.json", "checkpoints/0000004/model.safetensors"])
+def test_commands_do_not_write_over_a_file_of_a_run(folder, name):
+    file = folder / "runs/tiny" / name
+    before = file.read_bytes()
+    commands_with_output = (
+        ["translate", "runs/tiny", "A dog runs.", "--output"],
+        ["evaluate", "runs/tiny", "--json"],
+        ["runs", "--csv"],
+    )
+    for words in commands_with_output:
+        with pytest.raises(UserError, match=rf"{words[-1]} .*{name}: is a file of the run(.|\n)*name another file"):
+            _s2s(*words, str(file))
+    assert file.read_bytes() == before
+    # its own files may be anywhere
+    _s2s("evaluate", "runs/tiny", "--json", "runs/tiny/mine.json")
+    assert (folder / "runs/tiny/mine.json").exists()
+
+
+def test_runs_are_no_exports_and_no_halves(folder, capsys):
+    for name in ("export", ".unfinished-1-half"):
+        shutil.copytree(folder / "runs/tiny", folder / "runs" / name)
+    (folder / "runs/export/export.json").write_text("{}")
+    _s2s("runs")
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["run", "runs/tiny"]
+
+
 def test_evaluate_runs_on_another_device_than_training(folder):
     for path in (folder / "runs/tiny").rglob("recipe.yaml"):
         path.write_text(path.read_text().replace("kind: cpu", "kind: mps"))

@@ -147,10 +147,14 @@ def undecided(summary: Summary, results: Sequence[Result]) -> list[tuple[ClaimTe
     """Return the claims without a verdict, with reasons."""
     there = {claim.name for result in results for claim in result.claims}
     finished = {result.experiment for result in results}
+    failures = ((result.experiment, each.reason) for result in results for each in result.failures if each.applicable)
+    failed = dict(reversed(list(failures)))
     found = []
     for claim in (claim for name, claim in CLAIMS.items() if name not in there):
         if missing := missing_models(claim, summary.contenders):
             why = f"needs {' and '.join(missing)}"
+        elif claim.experiment in failed:
+            why = f"has no verdict: {failed[claim.experiment]}"
         elif claim.experiment in finished:
             why = "needs other models"
         elif claim.experiment in summary.experiments:

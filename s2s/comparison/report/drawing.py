@@ -60,7 +60,7 @@ def draw(folder: Path) -> Path:
 
 
 def write_claims(folder: Path, summary: Summary, names: Sequence[str], results: Sequence[Result]) -> None:
-    """Write `claims.csv` of a comparison, if its results decide any claim.
+    """Write `claims.csv` of a comparison; remove an older one if its results decide no claim.
 
     Args:
         folder: Folder to write to.
@@ -70,6 +70,8 @@ def write_claims(folder: Path, summary: Summary, names: Sequence[str], results: 
     """
     if rows := claims.claim_rows(names, results):
         write_atomically(folder / claims.CSV, csv_text(claims.HEAD, claims.csv_rows(rows, summary.command)))
+    else:
+        (folder / claims.CSV).unlink(missing_ok=True)
 
 
 def claims_in_words(folder: Path) -> list[str]:

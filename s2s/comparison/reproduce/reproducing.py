@@ -9,8 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from s2s.comparison.engine import machine
-from s2s.comparison.executor import StoredResult, run_cached
+from s2s.comparison.executor import StoredResult, machine_here, run_cached
 from s2s.comparison.reproduce.adding import Adding
 from s2s.comparison.reproduce.agreement import Agreement
 from s2s.comparison.reproduce.attention_scores import AttentionScores
@@ -44,6 +46,7 @@ from s2s.files import ASKED, make_folder, read_file, write_atomically
 from s2s.recipe.schema import DeviceSettings
 from s2s.recipe.wording import suggestion
 from s2s.run.folder import MEASURED, is_unstarted, run_lock
+from s2s.run.manifest import code_version
 from s2s.training.device import select_device, setup_process
 from s2s.training.shutdown import interrupt_immediately, print_resume_hint_on_exit
 
@@ -136,11 +139,17 @@ def _reproduced(
     chosen = list(range(1, (seeds or reproduction.usual_seeds) + 1))
     write_atomically(folder / ASKED, json.dumps(_asked(name, settings)) + "\n")
     kept: dict[Trial, StoredResult] = {}
+    elsewhere = dict[str, None]()
     for trial in reproduction.trials(chosen):
         kept[trial] = run_cached(folder / _CELLS, partial(_timed, reproduction), trial)
-        print_fn(f"  {trial.key}: {kept[trial].failed or _clock(kept[trial].seconds)}")
-    timed = {trial: _Timed(**one.measured) for trial, one in kept.items() if one.measured is not None}
-    measured = {trial: reproduction.read_measurement(one.measured) for trial, one in timed.items()}
+        by = f"{kept[trial].machine}, {kept[trial].code}"
+        other = "" if kept[trial].failed or by == f"{machine_here()}, {code_version()}" else f", stored before: {by}"
+        elsewhere |= {by: None} if other else {}
+        print_fn(f"  {trial.key}: {kept[trial].failed or _clock(kept[trial].seconds)}{other}")
+    timed, measured = dict[Trial, _Timed](), {}
+    for trial, one in kept.items():
+        if one.measured is not None:
+            timed[trial], measured[trial] = _read_stored(reproduction, folder / _CELLS / f"{trial.key}.json", one)
     if kept and not measured:
         failures = "; ".join(dict.fromkeys(one.failed for one in kept.values()))
         raise UserError(failures, f"{name}: all measurements failed", "correct this, and repeat the command")
@@ -160,7 +169,8 @@ def _reproduced(
         command=f"s2s reproduce {shlex.quote(name)}{option}",
         seconds=sum(one.seconds for one in kept.values()),
         core_seconds=sum(one.core_seconds for one in timed.values()),
-        machine=machine(device_context, Workers(number_for(device_context)), exclusive=False),
+        machine=machine(device_context, Workers(number_for(device_context)), exclusive=False)
+        | ({"also measured by": "; ".join(elsewhere)} if elsewhere else {}),
         failures=[
             Failure(task=trial.key, model=trial.model, reason=one.failed) for trial, one in kept.items() if one.failed
         ],
@@ -168,6 +178,16 @@ def _reproduced(
     )
     write_atomically(folder / RESULT, result.model_dump_json(indent=1) + "\n")
     return result
+
+
+def _read_stored(reproduction: Reproduction[M], file: Path, stored: StoredResult) -> "tuple[_Timed, M]":
+    """Read a stored measurement; one of another version of s2s may have other fields."""
+    try:
+        timed = _Timed(**(stored.measured or {}))
+        return timed, reproduction.read_measurement(timed.measured)
+    except (TypeError, ValidationError):
+        what = f"has other fields than this version of s2s stores; it was measured by {stored.code}"
+        raise UserError(what, str(file), "delete it, and repeat the command") from None
 
 
 def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:

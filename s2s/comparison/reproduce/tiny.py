@@ -1,6 +1,7 @@
 """A small Transformer on Multi30k, trained by its shipped recipe (Wu et al. 2021)."""
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +15,14 @@ from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.runs import seeds_of, validation_points
 from s2s.comparison.spec import Trial
+from s2s.errors import UserError
 from s2s.files import write_atomically
+from s2s.json_files import read_json
 from s2s.recipe.reading import shipped
 from s2s.recipe.schema import RunSettings
 from s2s.run.folder import RECIPE
 from s2s.run.inference import evaluate
-from s2s.run.tasks import read
+from s2s.run.tasks import read, task_of
 from s2s.run.training import resume, train
 from s2s.tasks.base import EvaluationOptions
 from s2s.tasks.translation.evaluation import TranslationEvaluation
@@ -27,7 +30,7 @@ from s2s.tasks.translation.evaluation import TranslationEvaluation
 if TYPE_CHECKING:
     from s2s.recipe.schema import TrainRecipe
 
-_DONE = "trained"
+_DONE, _DATA = "trained", "data.json"
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Tiny(Reproduction[Translated]):
 
     def measure(self, trial: Trial) -> Translated:
         """Train or resume the run of a seed, and translate the test set."""
+        self._check_data()
         run, console = self.folder / "runs" / f"seed{trial.seed}", Console(file=io.StringIO(), quiet=True)
         if (run / RECIPE).exists() and not (run / _DONE).exists():
             resume(run, console)
@@ -88,6 +92,16 @@ class Tiny(Reproduction[Translated]):
         return Translated(
             [point.update for point in points], [point.scores["bleu"] for point in points], scores["bleu"].value
         )
+
+    def _check_data(self) -> None:
+        """Refuse data that differ from those of an earlier seed, such as in another folder."""
+        recipe, file = self.recipe(1, self.folder), self.folder / _DATA
+        source = task_of(recipe).source(recipe)
+        now = {name: source.digest_of_all(part) for name, part in source.load().splits().items()}
+        if not file.exists():
+            write_atomically(file, json.dumps(now))
+        elif read_json(file, dict[str, str]) != now:
+            raise UserError("other seeds were trained on other data", str(file), "give another folder with --out")
 
     def recipe(self, seed: int, run: Path) -> "TrainRecipe":
         """Return the recipe of one training."""
