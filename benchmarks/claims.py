@@ -31,11 +31,11 @@ _BOTH = "LSTM {lstm}, Transformer {transformer}"
 _IN_SHORT = {
     "waits": f"sequential operations per token: {_BOTH}",
     "trains-faster": "LSTM with attention {lstm-attention}, Transformer {transformer} thousand tokens/s",
-    "memory": "{transformer} MiB at 2,048 tokens; {transformer_note} if weights are stored",
+    "memory": "{transformer} MiB for 2,048 tokens; {transformer_note} with attention weights stored",
     "cache": f"bytes per token: {_BOTH}",
     "forgets": "trained to recall over 32 symbols, an LSTM falls half way to chance only at {lstm} symbols",
     "learns-late": f"updates: {_BOTH}",
-    "vanishes": "factor per step: RNN {rnn}, LSTM {lstm}",
+    "vanishes": "gradient kept per step: RNN {rnn}, LSTM {lstm}",
     "copies": f"symbols copied: {_BOTH}",
     "recalls": f"pairs recalled: {_BOTH}",
     "bits": f"bits conveyed: {_BOTH}",
@@ -47,7 +47,7 @@ _IN_SHORT = {
     "writes-cheaply": f"ms per token: RNN {{rnn}}, {_BOTH}",
     "scales": "doubling cuts the loss by {transformer} % (Transformer), {lstm-attention} % (LSTM with attention)",
     "transfers": "loss: Transformer {transformer}, LSTM with attention {lstm-attention}, convolutions {conv}",
-    "late-by-gradients": "RNN {rnn} updates with level gradients; by factor per step, {rnn_note}",
+    "late-by-gradients": "updates: RNN {rnn} if gradients keep their size; by factor per step, {rnn_note}",
     "generalizes": "right symbols at twice the length (%): sinusoidal positions {transformer}, {transformer_note}",
     "reaches-farther": "BLEU kept beyond (%): relative positions {transformer}, {transformer_note}",
 }
@@ -120,6 +120,8 @@ def short_table(folders: Sequence[Path]) -> str:
         row = kept.rows[name]
         texts = {cell.model: f"{cell.text}{cell.mark}" or cell.note for cell in row.cells}
         notes = {f"{cell.model}_note": cell.remark for cell in row.cells}
+        if "(%)" in _IN_SHORT[name]:
+            notes = {key: remark.replace(" %", "") for key, remark in notes.items()}
         if CLAIMS[name] is _LADDER_CLAIM:
             notes |= {f"ladder_{model}": text for model, text in _ladder_means(ladder_scores(), 1).items()}
         if not {field for _, field, _, _ in Formatter().parse(_IN_SHORT[name]) if field} <= texts.keys() | notes.keys():

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import claims
+from benchmarks.cost import cost_tables
 from benchmarks.keeping import ROOT, asked, write_tables
 from s2s.comparison.engine import reanalyse
 from s2s.comparison.plans import TABLES
@@ -256,6 +257,7 @@ def main() -> None:
         analyse(folder)
     tables = {"README.md": claims.short_table(folders), "docs/comparison.md": claims.table(folders)}
     write_tables(tables, "claims")
+    write_tables({"docs/comparison.md": cost_tables(PLACES["lecture"])}, "cost")
     write_tables({"docs/comparison.md": f"{table()}\n{verdicts()}"}, "comparison")
     claims.draw(PLACES["lecture"], ROOT / "docs" / "images" / "claims.png")
 

@@ -22,6 +22,7 @@ from benchmarks import (
     speedrun,
     tasks,
 )
+from benchmarks.cost import cost_tables
 from benchmarks.keeping import written
 from s2s.comparison.plans import CLAIMS, ROWS
 from s2s.comparison.report.claims import claim_rows, tally
@@ -45,6 +46,7 @@ TABLES = [
     ("scores", "tasks", tasks.table, 4),
     ("README", "claims", lambda: claims.short_table(FOLDERS), 12),
     ("comparison", "claims", lambda: claims.table(FOLDERS), 12),
+    ("comparison", "cost", lambda: cost_tables(comparison.PLACES["lecture"]), 12),
     ("comparison", "comparison", lambda: f"{comparison.table()}\n{comparison.verdicts()}", len(ROWS)),
     ("language-models", "language_models", language_models.table, 1),
     ("speedrun", "speedrun", lambda: speedrun.tables(json.loads(speedrun.ENTRIES.read_text(encoding="utf-8"))), 2),
