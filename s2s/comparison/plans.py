@@ -233,7 +233,7 @@ CLAIMS: dict[str, ClaimText] = {
     ),
     "forgets": ClaimText(
         5,
-        "A recurrent network forgets what it read long ago.",
+        "A recurrent network forgets beyond the distances that it was trained on.",
         "long-range",
         "high",
         needs=("a recurrent encoder without attention",),
@@ -267,14 +267,14 @@ CLAIMS: dict[str, ClaimText] = {
     ),
     "bits": ClaimText(
         10,
-        "One vector between encoder and decoder conveys less than attention.",
+        "One vector between encoder and decoder learns to convey less than attention.",
         "capacity",
         "high",
         needs=("a model with attention over the source", "a model without attention over the source"),
     ),
     "tracks": ClaimText(
         11,
-        "A recurrent network learns to track a changing state; a Transformer does not.",
+        "A recurrent network learns to track a changing state; a small Transformer does not.",
         "state-tracking",
         "high",
         needs=("a recurrent encoder", "a model with self-attention"),
@@ -329,14 +329,14 @@ CLAIMS: dict[str, ClaimText] = {
     ),
     "generalizes": ClaimText(
         19,
-        "A Transformer generalizes to longer texts than it was trained on.",
+        "A Transformer with sinusoidal positions copies longer strings than it was trained on.",
         "length-generalization",
         "high",
         needs=("the built-in Transformer",),
     ),
     "reaches-farther": ClaimText(
         20,
-        "Relative positions let a Transformer translate longer texts than sinusoidal ones.",
+        "T5's relative biases let a Transformer translate longer texts than sinusoidal positions.",
         "positions",
         "high",
         needs=("a Transformer with a choice of positions",),
