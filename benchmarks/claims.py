@@ -47,7 +47,8 @@ _IN_SHORT = {
     "{ladder_transformer}, LSTM with attention {ladder_lstm-attention}",
     "writes-cheaply": f"ms per token: RNN {{rnn}}, {_BOTH}",
     "scales": "doubling cuts the loss by {transformer} % (Transformer), {lstm-attention} % (LSTM with attention)",
-    "transfers": "loss, at one rate: Transformer {transformer}, LSTM with attention {lstm-attention}, convolutions {conv}",
+    "transfers": "loss, at one rate: Transformer {transformer}, LSTM with attention {lstm-attention}, "
+    "convolutions {conv}",
     "late-by-gradients": "RNN updates by gradient factor: {rnn} nearest 1, {rnn_note}",
     "generalizes": "right symbols at twice the length (%): sinusoidal positions {transformer}, {transformer_note}",
     "reaches-farther": "BLEU kept beyond (%): relative positions {transformer}, {transformer_note}",

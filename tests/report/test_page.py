@@ -281,6 +281,17 @@ def test_page_has_commands_machine_and_recipes(page, found):
     assert recipes == [contender.recipe for contender in summary.contenders]
 
 
+def test_page_head_has_the_number_of_seeds_of_questions_that_have_more(found):
+    summary, (_, result, *_), models = found[0], found[1], [each.model for each in found[0].contenders]
+
+    def head(*seeds: list[int]) -> str:
+        results = [result.model_copy(update={"seeds": own, "figures": []}) for own in seeds]
+        return Tree(render(summary.model_copy(update={"seeds": [1, 2]}), models, results, {})).root.text
+
+    assert " · seeds 1 and 2 · " in head([1, 2], [])
+    assert " · 2 to 4 seeds · " in head([1, 2, 3, 4], [])
+
+
 def test_page_candidates_have_all_tried_rates(page, found):
     rows = page.one("table", id="contenders").one("tbody").all("tr")
     assert [row.parts[0].text for row in rows] == [contender.model for contender in found[0].contenders]

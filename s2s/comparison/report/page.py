@@ -63,7 +63,7 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
     equal = f"parameters and {'updates' if summary.match == 'parameters' else 'training time'}"
     brief_facts = (
         f"{summary.profile} profile" if translates else "",
-        _seeds(summary.seeds),
+        _seeds_of_all(summary, results),
         f"equal {equal}",
         summary.measured_on(results),
     )
@@ -283,6 +283,12 @@ def _typeset(text: str) -> Markup:
     tied = re.sub(r"(?<![\w.-])-(?=\d)", "−", re.sub(r"(?<=\d) (?=%)", "\u202f", text))
     raised = re.sub(r"\^\(?([−+]?(?:\d+(?:\.\d+)?|b\b))\)?", r"<sup>\1</sup>", str(escape(tied)))
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", raised))
+
+
+def _seeds_of_all(summary: Summary, results: Sequence[Result]) -> str:
+    """Return the seeds, or the range of their number where some questions have more than others."""
+    counts = {len(seeds) for seeds in (summary.seeds, *(result.seeds for result in results)) if seeds}
+    return _seeds(summary.seeds) if len(counts) < 2 else f"{min(counts)} to {max(counts)} seeds"
 
 
 def _seeds(seeds: Sequence[int]) -> str:
