@@ -288,7 +288,7 @@ def test_page_head_has_the_number_of_seeds_of_questions_that_have_more(found):
         results = [result.model_copy(update={"seeds": own, "figures": []}) for own in seeds]
         return Tree(render(summary.model_copy(update={"seeds": [1, 2]}), models, results, {})).root.text
 
-    assert " · seeds 1 and 2 · " in head([1, 2], [])
+    assert " · seeds 1 and 2 · " in head([1, 2], [1])
     assert " · 2 to 4 seeds · " in head([1, 2, 3, 4], [])
 
 

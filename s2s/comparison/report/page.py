@@ -287,7 +287,8 @@ def _typeset(text: str) -> Markup:
 
 def _seeds_of_all(summary: Summary, results: Sequence[Result]) -> str:
     """Return the seeds, or the range of their number where some questions have more than others."""
-    counts = {len(seeds) for seeds in (summary.seeds, *(result.seeds for result in results)) if seeds}
+    # Counts of operations and of bytes do not depend on a seed, so these questions have only one.
+    counts = {len(seeds) for seeds in (summary.seeds, *(result.seeds for result in results)) if len(seeds) > 1}
     return _seeds(summary.seeds) if len(counts) < 2 else f"{min(counts)} to {max(counts)} seeds"
 
 
